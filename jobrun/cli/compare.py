@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -64,20 +65,7 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
 
 
 def _text(names: Sequence[str], views: Sequence[Overview], found: RunComparison) -> str:
-    from jobrun.core.text import duration
-
-    rows = [
-        ["state", *(view.state for view in views)],
-        ["epochs", *_numbers([view.epoch for view in views])],
-        ["time", *(duration(view.elapsed) for view in views)],
-        ["checkpoints", *(str(view.checkpoints) for view in views)],
-        *_labels(views),
-        *_section("spec", found.spec),
-        *_metrics(found.metrics),
-        *_section("code", found.code, _DIGEST),
-        *_section("libraries", found.versions),
-    ]
-    text = _table(names, rows, screen_width())
+    text = _table(names, partial(_rows, views, found), screen_width())
     same = [
         what
         for what, differences in (
@@ -92,26 +80,55 @@ def _text(names: Sequence[str], views: Sequence[Overview], found: RunComparison)
     return "\n".join([text, *notes])
 
 
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> str:
-    """Return the rows with the names above, by numbers where these are too long for columns.
+def _rows(
+    views: Sequence[Overview], found: RunComparison, room: int | None = None
+) -> list[list[str]]:
+    """Return the rows; with ``room``, texts are cut to it, and best values have no epoch."""
+    from jobrun.core.text import duration
+    from jobrun.report.fitting import cut
 
-    Then, long values are cut, and a label that is long stands above its values.
+    def texts(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+        return [
+            [label, *(v if room is None else cut(v, room) for v in row)] for label, *row in rows
+        ]
+
+    return [
+        ["state", *(view.state for view in views)],
+        ["epochs", *_numbers([view.epoch for view in views])],
+        ["time", *(duration(view.elapsed) for view in views)],
+        ["checkpoints", *(str(view.checkpoints) for view in views)],
+        *texts(_labels(views)),
+        *texts(_section("spec", found.spec)),
+        *_metrics(found.metrics, epochs=room is None),
+        *_section("code", found.code, _DIGEST),
+        *texts(_section("libraries", found.versions)),
+    ]
+
+
+def _table(
+    names: Sequence[str], rows: Callable[[int | None], list[list[str]]], width: int | None
+) -> str:
+    """Return the rows with the names above, or with numbers where these are too long for columns.
+
+    ``rows`` are shorter where there is no room; a long label then stands above its values.
     """
     from jobrun.cli.table import fitted
-    from jobrun.report.fitting import cut, text_width
+    from jobrun.report.fitting import text_width
 
-    made = fitted(["", *names], rows, width=width)
-    if width is None or not made.blocks:
-        return made.text
+    whole = fitted(["", *names], rows(None), width=width)
+    if width is None or not whole.blocks:
+        return whole.text
     numbers = [str(n) for n in range(1, len(names) + 1)]
-    legend = [f"{n}  {name}" for n, name in zip(numbers, names, strict=True)]
-    room = (width - _LABEL) // len(names) - 2
-    if room >= _LEAST:
-        rows = [[label, *(cut(value, room) for value in values)] for label, *values in rows]
-    numbered = fitted(["", *numbers], rows, width=width, hangs=True)
-    if numbered.blocks and max(map(text_width, names)) <= width // 2:
+    room = max((width - _LABEL) // len(names) - 2, _LEAST)
+    for titles, most in ((names, room), (numbers, None), (numbers, room)):
+        made = fitted(["", *titles], rows(most), width=width, hangs=titles is numbers)
+        if not made.blocks:
+            break
+    if titles is names:
         return made.text
-    return "\n".join([*legend, "", numbered.text])
+    if made.blocks and max(map(text_width, names)) <= width // 2:
+        return whole.text
+    return "\n".join([*(f"{n}  {name}" for n, name in enumerate(names, 1)), "", made.text])
 
 
 def _labels(views: Sequence[Overview]) -> list[list[str]]:
@@ -139,7 +156,7 @@ def _section(
     ]
 
 
-def _metrics(metrics: Sequence[MetricRow]) -> list[list[str]]:
+def _metrics(metrics: Sequence[MetricRow], *, epochs: bool) -> list[list[str]]:
     from jobrun.report.formatting import number, plain
 
     if not metrics:
@@ -149,7 +166,8 @@ def _metrics(metrics: Sequence[MetricRow]) -> list[list[str]]:
         rows.append([f"  {plain(metric.name)}", *_numbers(metric.last)])
         if any(metric.best):
             values = [pair[0] if pair else None for pair in metric.best]
-            texts = [f"{number(p[0])} (epoch {p[1]})" if p else "-" for p in metric.best]
+            of = [f" (epoch {p[1]})" if p and epochs else "" for p in metric.best]
+            texts = [number(p[0]) + e if p else "-" for p, e in zip(metric.best, of, strict=True)]
             cells = _arrows(values, texts)
             stars = ("*" if n in metric.winners else "" for n in range(len(cells)))
             rows.append(

@@ -47,7 +47,7 @@ _NOTE = 30
 @option("--state", metavar="STATE", help="Only the runs in this state: finished, running, ….")
 @option("--search", metavar="WORD", help="Only with WORD as a tag, or in the note or name.")
 @option("-n", "--most", type=click.IntRange(min=1), metavar="N", help="At most N runs.")
-@option("--columns", metavar="A,B", help="These columns: name, state, tags, loss, best:loss, ….")
+@option("--columns", metavar="A,B", help="These columns: name, state, vars.lr, loss, best:loss, ….")
 @runs_dir
 @common
 def command(
@@ -65,8 +65,8 @@ def command(
     With NAMEs those whose name begins with one of them, or that a pattern means: 'pi-*'.
 
     Of each metric the last value is shown, and the best where the spec says which direction is
-    better.  With --sort METRIC the run with the best value comes first.  On a terminal the columns
-    are those that it has room for.
+    better; vars where they differ between runs of a job.  With --sort METRIC the run with the best
+    value comes first.  On a terminal the columns are those that it has room for.
     """
     from jobrun.runs.find import is_of, list_runs
     from jobrun.runs.overview import overview
@@ -213,6 +213,7 @@ def _known(views: Sequence[Overview]) -> list[_Column]:
         _Column("state", "state", False, lambda v: v.state),
         _Column("epochs", "epochs", True, known(_epochs)),
     ]
+    columns += [_of_var(name, views) for name in dict.fromkeys(n for v in views for n in v.vars)]
     for metric in dict.fromkeys(name for v in views for name in (*v.metrics, *v.best)):
         columns += _of_metric(metric)
     return [
@@ -226,6 +227,21 @@ def _known(views: Sequence[Overview]) -> list[_Column]:
         _Column("tags", "tags", False, lambda v: ",".join(v.labels.tags)),
         _Column("note", "note", False, lambda v: _plain(v.labels.note)),
     ]
+
+
+def _of_var(name: str, views: Sequence[Overview]) -> _Column:
+    """Return the column of a var."""
+    from jobrun.report.fitting import cut
+    from jobrun.report.formatting import value_text
+
+    def cell(view: Overview) -> str:
+        if name not in view.vars:
+            return ""
+        value = view.vars[name]
+        return cut(_plain(value) if isinstance(value, str) else value_text(value), _NOTE)
+
+    numbers = all(isinstance(v.vars.get(name, 0), int | float) for v in views)
+    return _Column(f"vars.{name}", _plain(name), numbers, cell)
 
 
 def _of_metric(metric: str) -> list[_Column]:
@@ -266,8 +282,17 @@ def _cut(text: str, room: int) -> str:
 
 
 def _usual(views: Sequence[Overview], known: Mapping[str, _Column]) -> list[_Column]:
-    """Return the columns without --columns: tags, notes and best values where there are any."""
+    """Return the columns without --columns: tags, notes and best values where there are any.
+
+    Vars are those that differ between runs of a job; a run of a sweep has them in its name.
+    """
     left_out = {"size", "attempts", "spec"}
+    values: dict[tuple[str, str], set[str]] = {}
+    for view in views:
+        for name, value in view.vars.items() if "/" not in view.name else ():
+            values.setdefault((view.job, name), set()).add(repr(value))
+    differ = {f"vars.{name}" for (_, name), found in values.items() if len(found) > 1}
+    left_out |= {n for n in known if n.startswith("vars.") and n not in differ}
     left_out |= {n for n in ("tags", "note") if not any(map(known[n].cell, views))}
     directed = {f"best:{name}" for v in views for name in v.best}
     left_out |= {n for n in known if n.startswith("best:") and n not in directed}
@@ -294,7 +319,8 @@ def _spare(shown: Sequence[_Column]) -> list[int]:
     first = [at[n] for n in ("note", "checkpoints", "started") if n in at]
     metrics = [n for n, column in enumerate(shown) if column.metric]
     last = [at[n] for n in ("time", "tags") if n in at]
-    return [*first, *reversed(metrics[1:]), *last, *metrics[:1]]
+    variables = [n for n, column in enumerate(shown) if column.name.startswith("vars.")]
+    return [*first, *reversed(metrics[1:]), *reversed(variables), *last, *metrics[:1]]
 
 
 def _object(view: Overview) -> dict[str, Any]:
@@ -316,6 +342,7 @@ def _object(view: Overview) -> dict[str, Any]:
             name: {"value": json_values(value), "epoch": epoch, "direction": view.directions[name]}
             for name, (value, epoch) in view.best.items()
         },
+        "vars": json_values(view.vars),
         "checkpoints": view.checkpoints,
         "newest_checkpoint": view.head,
         "bytes": view.bytes,

@@ -15,6 +15,7 @@ __all__ = ["broken", "cut", "few", "labelled", "text_width"]
 
 _VALUES = re.compile(r"  +")
 _ITEMS = re.compile(r"(?<=,) ")
+_CLAUSES = re.compile(r"(?<=;) ")
 _REMARK = re.compile(r" (?=\()")
 _WORDS = re.compile(r" +")
 _ITEM = 40
@@ -49,11 +50,16 @@ def broken(text: str, width: int | None, indent: str = "") -> list[str]:
 
 
 def _broken(text: str, width: int) -> list[str]:
-    """Break values from each other, before the remarks behind them, else the words of prose."""
+    """Break values from each other, before the remarks behind them, else the words of prose.
+
+    Clauses stay whole where each of them fits on a line.
+    """
     if _VALUES.search(text):
         return _packed(text, width, [_VALUES, _REMARK, _WORDS])
     if all(text_width(item) <= _ITEM for item in _ITEMS.split(text)):
         return _packed(text, width, [_ITEMS, _WORDS])
+    if all(text_width(clause) <= width for clause in _CLAUSES.split(text)):
+        return _packed(text, width, [_CLAUSES])
     return _packed(text, width, [_WORDS])
 
 

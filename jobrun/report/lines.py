@@ -166,9 +166,8 @@ class Describer:
         where = f" in {plain(shown(event.run_dir))}" if event.run_dir else ""
         how = "starts from the beginning"
         if event.checkpoint is not None:
-            place = _place(event.place, event.epoch)
             what = "runs download and exit again" if event.only else "continues"
-            how = f"{what} after {place} (checkpoint_{event.checkpoint})"
+            how = f"{what} {_behind(event.place, event.epoch)} (checkpoint_{event.checkpoint})"
         notes = (plain(line) for note in event.notes for line in note.splitlines())
         return [f"{plain(event.job)}{where}: {how}", *(f"  {note}" for note in notes)]
 
@@ -176,7 +175,7 @@ class Describer:
     def _(self, event: RunWentBack) -> list[str]:
         where = "from the beginning"
         if event.checkpoint is not None:
-            where = f"after {_place(event.place, event.epoch)} (checkpoint_{event.checkpoint})"
+            where = f"{_behind(event.place, event.epoch)} (checkpoint_{event.checkpoint})"
         again = f"the run continues {where}, restart {event.restart} of {event.most}"
         return [f"warning: {plain(event.message)}: {again}"]
 
@@ -237,7 +236,8 @@ class Describer:
 
     @_lines.register
     def _(self, event: CheckpointLoaded) -> list[str]:
-        what = f"{size(event.bytes)}, {duration(event.seconds)}"
+        what = f"{size(event.bytes)}, " if event.bytes else ""  # numbers stand in the manifest
+        what += duration(event.seconds)
         line = f"loaded checkpoint_{event.id} ({_place(event.place, event.epoch)}, {what})"
         loaded = [] if self.quiet else [line]
         others = (f"warning: since then: {plain(line)}" for line in event.differences)
@@ -266,6 +266,12 @@ class Describer:
 
 _method_of = vars(Describer)["_lines"].dispatcher.dispatch
 """The method for a type of event: singledispatchmethod takes 2 µs to find it for each call."""
+
+
+def _behind(place: str, epoch: int) -> str:
+    """Return ``after epoch 2``, or ``in epoch 3, after 1 task``."""
+    text = _place(place, epoch)
+    return f"in {text}" if ", after " in text else f"after {text}"
 
 
 def _place(place: str, epoch: int) -> str:

@@ -40,7 +40,7 @@ class Overview:
     a direction, ``best_by`` the one that the best checkpoint goes by.  ``checkpoints`` counts what
     is named like one; ``head`` is the id of the newest (None: none), ``bytes`` its size and
     ``versions`` its libraries.  ``labels`` are the tags and the note.  ``created`` and ``updated``
-    are UTC, ISO 8601.
+    are UTC, ISO 8601.  ``vars`` are those of the spec that was run.
     """
 
     name: str
@@ -64,6 +64,7 @@ class Overview:
     bytes: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     labels: Labels = field(default_factory=Labels)
+    vars: Mapping[str, Any] = field(default_factory=dict)
 
 
 def overview(run: RunDir, declared: Mapping[str, str | None] | None = None) -> Overview:
@@ -121,6 +122,7 @@ def _overview(
         bytes=head.bytes if head else None,
         versions=head.versions if head else {},
         labels=read_labels(run),
+        vars=state.facts.get("vars") or {},
     )
 
 

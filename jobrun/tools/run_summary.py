@@ -172,7 +172,10 @@ def _checkpoints(summary: RunSummary) -> str:
     if not summary.records:
         return "none"
     use = disk_use_text(summary.run.catalog, summary.records)
-    text = f"{len(summary.records)} kept: {span(r.id for r in summary.records)} ({use})"
+    text = f"{len(summary.records)} kept: {span(r.id for r in summary.records)}"
+    if any(r.id != r.epoch for r in summary.records):
+        text += f", of epochs {summary.records[0].epoch} to {summary.records[-1].epoch}"
+    text += f" ({use})"
     if (best := summary.best) is not None:
         text += f"; best: checkpoint_{best.id} ({best.place})"
     if summary.set_aside:

@@ -153,3 +153,18 @@ def test_a_sweep_stands_for_its_runs(call: Call, write: Call) -> None:
     call("train", "sum.yaml")
     header = call("compare", "sum").out.splitlines()[0]
     assert header.split() == ["sum/step=2", "sum/step=3"]
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_values_of_many_runs_are_not_cut(
+    terminal: Call, call: Call, write: Call, width: int
+) -> None:
+    for step in range(1, 6):
+        write(("step: 2", f"step: {step}"))
+        call("train", "sum.yaml")
+    lines = terminal("compare", *(f"sum-{n}" for n in range(2, 6)), "./runs/sum", size=(width, 10))
+    assert max(map(len, lines.text.splitlines())) <= width
+    assert "…" not in lines.text
+    (best,) = re.findall(r"^    best +(.*)$", lines.text, re.M)
+    assert ("(epoch" in best) == (width == 140)
+    assert len(re.findall(r"0\.\d+", best)) == 5

@@ -87,7 +87,7 @@ def test_it_runs_again_and_the_run_stays_as_it_was(
     assert (result.code, told(trained)) == (0, ["106 m 104", "106 m 104"])
     assert normalised(result.err) == (
         "sum in runs/sum: runs download and exit again after epoch 3 (checkpoint_3)\n"
-        "loaded checkpoint_3 (epoch 3, SIZE, TIME)\n"
+        "loaded checkpoint_3 (epoch 3, TIME)\n"
     )
     assert normalised(result.out) == (
         "sum: download and exit again, on epoch 3: finished\n"

@@ -39,10 +39,10 @@ def test_a_table_the_newest_on_top(call: Call, normalised: Call) -> None:
     result = call("runs")
     assert (result.code, result.err) == (0, "")
     assert columns(normalised(result.out)) == columns(
-        "name         state     epochs      loss      best  checkpoints  started (UTC)  time\n"
-        "two words é  error        1/3  0.0098039  0.0098039            2  WHEN  TIME\n"
-        "sum-2        finished       3  0.0086957 0.0086957           4  WHEN  TIME\n"
-        "sum          finished       3  0.009434  0.009434            4  WHEN  TIME\n"
+        "name         state     epochs  step  loss      best  checkpoints  started (UTC)  time\n"
+        "two words é  error        1/3  2  0.0098039  0.0098039            2  WHEN  TIME\n"
+        "sum-2        finished       3  5  0.0086957 0.0086957           4  WHEN  TIME\n"
+        "sum          finished       3  2  0.009434  0.009434            4  WHEN  TIME\n"
     )
 
 
@@ -221,7 +221,7 @@ def test_one_line_a_run_at_every_width(terminal: Call, call: Call, width: int) -
     assert (
         " ".join(lines[4:])
         == {
-            40: "+1 best value, +checkpoints, +started, +time, +tags, +note: --columns",
+            40: "+1 best value, +vars.step, +checkpoints, +started, +time, +tags, +note: --columns",
             60: "+1 best value, +checkpoints, +started, +time, +note: --columns",
             80: "+checkpoints, +started, +note: --columns",
             120: "+note: --columns",
@@ -250,7 +250,7 @@ def test_a_terminal_of_a_few_columns_gets_a_block_for_each_run(terminal: Call) -
     screen = terminal("runs", "--sort", "name", size=(20, 10))
     block = screen.text.split("\n\n")[0]
     assert [line.split()[0] for line in block.splitlines()] == [
-        *("name", "state", "epochs", "loss", "best", "checkpoints", "started", "time"),
+        *("name", "state", "epochs", "step", "loss", "best", "checkpoints", "started", "time"),
     ]
 
 
@@ -315,3 +315,22 @@ def test_it_imports_neither_numpy_nor_zarr_nor_user_code(folder: Path) -> None:
     )
     assert done.stdout.splitlines()[-1] == "0 []"
     assert os.listdir(folder / "runs")
+
+
+def test_vars_that_differ_between_runs_of_a_job_are_columns(call: Call, write: Call) -> None:
+    write()
+    for step in (2, 10):
+        assert call("train", "sum.yaml", "--set", f"vars.step={step}").code == 0
+    write(("name: sum", "name: other"))
+    call("train", "sum.yaml")
+    rows = [line.split()[:4] for line in call("runs", "--sort", "name").out.splitlines()]
+    assert rows == [
+        ["name", "state", "epochs", "step"],
+        *(["other", "finished", "3", "2"], ["sum", "finished", "3", "2"]),
+        ["sum-2", "finished", "3", "10"],
+    ]
+    assert "step" not in call("runs", "--spec", "sum.yaml", "-n", "1").out.split()
+    assert call("runs", "--columns", "vars.step", "-n", "1").out == "step\n   2\n"
+    assert [r["vars"] for r in json.loads(call("runs", "--json").out)["runs"]] == [
+        *({"step": 2}, {"step": 10}, {"step": 2}),
+    ]

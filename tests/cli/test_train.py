@@ -92,7 +92,7 @@ def test_other_conditions_go_on_with_a_finished_run(
         "sum in runs/sum: continues after epoch 3 (checkpoint_3)\n"
         "  changed since the run was started:\n"
         "    stop.epochs: 3 -> 5\n"
-        "loaded checkpoint_3 (epoch 3, SIZE, TIME)\n"
+        "loaded checkpoint_3 (epoch 3, TIME)\n"
         "epoch 4/5  loss 0.0092593*  TIME\n"
         "epoch 5/5  loss 0.0090909*  TIME\n"
     )
@@ -172,7 +172,7 @@ def test_a_failing_task_shows_the_users_lines_and_what_goes_on(
     assert normalised(result.err).splitlines()[:3] == [
         "sum in runs/sum: continues after epoch 2 (checkpoint_2)",
         "  code that changed since the last start: steps.py",
-        "loaded checkpoint_2 (epoch 2, SIZE, TIME)",
+        "loaded checkpoint_2 (epoch 2, TIME)",
     ]
     assert load_blobs(folder / "runs/sum")["total"] == 106
 

@@ -30,6 +30,8 @@ def test_labelled_texts_are_broken_at_spaces() -> None:
         ("python 3.11.7, simd AVX512", 24, ["python 3.11.7,", "simd AVX512"]),
         ("a cause, which has so many words that it is no item of a list", 25,
          ["a cause, which has so", "many words that it is no", "item of a list"]),
+        ("2 kept: 5, 6 of the epochs 25 to 28 (238 kB on disk); best: 6 (epoch 28)", 56,
+         ["2 kept: 5, 6 of the epochs 25 to 28 (238 kB on disk);", "best: 6 (epoch 28)"]),
         (VALUES, 52, [VALUES[:24], VALUES[26:]]),
         (VALUES, 28, ["loss/first 0.1 (epoch 1)", "accuracy -1.23e-300", "(epoch 12)",
                       "f1 2 (epoch 3)"]),

@@ -88,6 +88,17 @@ def test_a_place_inside_an_epoch(make: Any) -> None:
     )
 
 
+def test_a_place_after_a_task_of_an_epoch(make: Any) -> None:
+    text = written(
+        make.started(epoch=2, checkpoint=4, place="epoch 3, after 1 task"),
+        CheckpointLoaded(4, 2, "p", 0, 0.1, place="epoch 3, after 1 task"),
+    )
+    assert text == (
+        "digits: continues in epoch 3, after 1 task (checkpoint_4)\n"
+        "loaded checkpoint_4 (epoch 3, after 1 task, 0.10 s)\n"
+    )
+
+
 def test_a_save_that_was_asked_for_is_said(make: Any) -> None:
     text = written(SaveAsked("SIGUSR1"), replace(make.saved(5, 2), asked=True))
     assert text == (
