@@ -110,7 +110,7 @@ class LiveObjects:
     def _pass_on(self, key: Key, adapter: LiveAdapter, obj: Any) -> None:
         """Warn, once, of what the adapter of an object has found that a resumed run will lack."""
         for text in warnings_of(adapter, obj):
-            whole = f"{key[1]!r} under 'state': {text}; a resumed run begins with that of 'setup'"
+            whole = f"{key[1]!r} under 'state': {text}"
             if whole not in self._warned:
                 self._warned.add(whole)
                 self._warn(whole)

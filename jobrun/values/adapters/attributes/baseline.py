@@ -30,6 +30,8 @@ _KEPT_BYTES: Final = 16 << 20
 """The largest tensor or array of which a copy is kept, to go back to it."""
 
 
+_BEGINS: Final = "a resumed run begins with that of 'setup'"
+
 _DELETED: Final = {"deleted": None}
 _LOST: Final = {"lost": None}
 """The text of an attribute that cannot be saved: it is left as it is."""
@@ -192,9 +194,9 @@ class Attributes:
     def warnings(self, obj: Any) -> Iterator[str]:
         """Yield what is lost on a resume, since it could not be saved or even seen."""
         for place, what in self._unseen.pop(obj, {}).items():
-            yield f"its attribute {place} is {what}: nobody can see whether that changes"
+            yield f"its attribute {place} is {what}, in which changes cannot be seen: {_BEGINS}"
         for place, what in self._lost.pop(obj, {}).items():
-            yield f"its attribute {place} has changed and cannot be saved, as {what}"
+            yield f"its attribute {place} has changed, and cannot be saved, as {what}: {_BEGINS}"
 
     def _baseline(self, obj: Any) -> _Baseline | None:
         found = self._made.get(obj)

@@ -51,6 +51,13 @@ PAIRS: Final[Mapping[str, type]] = {
 }
 _BY_NAME: Final = {kind: name for name, kind in (*SEQUENCES.items(), *PAIRS.items())}
 
+_TRACKED: Final[Mapping[str, type]] = {
+    "keras.src.utils.tracking.TrackedList": list,
+    "keras.src.utils.tracking.TrackedDict": dict,
+    "keras.src.utils.tracking.TrackedSet": set,
+}
+"""Types that Keras puts into the place of a list, a dict and a set that is an attribute."""
+
 _STILL: Final = (
     *(FunctionType, BuiltinFunctionType, MethodType, MethodWrapperType, ModuleType, type, Logger),
     *(
@@ -69,7 +76,9 @@ _STILL: Final = (
 )
 """Types of which no object changes, or none that a resumed run would miss."""
 
-_STILL_MODULES: Final = frozenset({"_thread", "threading", "functools", "weakref", "torch"})
+_STILL_MODULES: Final = frozenset(
+    {"_thread", "threading", "functools", "weakref", "torch", "keras"}
+)
 
 
 class Walk:
@@ -130,6 +139,7 @@ class Walk:
 
     def _new_form(self, value: Any, kind: type, place: str, own: str) -> dict[str, Any]:
         """Return the text of an object that is met for the first time, without ``own``."""
+        kind = _TRACKED.get(f"{kind.__module__}.{kind.__qualname__}", kind)
         if kind in PAIRS.values():
             return self._pairs(value, kind, place)
         if kind in SEQUENCES.values():

@@ -102,11 +102,13 @@ class Restoring:
             adapter = live_adapter_of(obj)
             if adapter is None:
                 raise ValueRefusedError(f"{place} has another type now", hint=_MISSING)
-            return self._keep(form, place, adapter.restore(obj, self._leaves[place]))
+            return self._keep(
+                form, place, adapter.restore(obj, self._of(self._leaves, place, place))
+            )
         if kind in PAIRS:
             return self._pairs(kind, form, target, place)
         if kind in SEQUENCES:
-            fills = type(target) is SEQUENCES[kind]
+            fills = isinstance(target, SEQUENCES[kind])
             obj = deque(maxlen=form.get("maxlen")) if kind == "deque" else SEQUENCES[kind]()
             if fills and (kind != "deque" or target.maxlen == obj.maxlen):
                 obj = target
@@ -130,7 +132,7 @@ class Restoring:
         return [self.value(form, f"{place}[{number}]") for number, form in enumerate(forms)]
 
     def _pairs(self, kind: str, form: Mapping[str, Any], target: Any, place: str) -> Any:
-        obj: Any = target if type(target) is PAIRS[kind] else PAIRS[kind]()
+        obj: Any = target if isinstance(target, PAIRS[kind]) else PAIRS[kind]()
         self._keep(form, place, obj)
         items = {}
         for number, (key, item) in enumerate(form[kind]):
