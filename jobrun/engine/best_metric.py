@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.metrics import best_metric
 from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import best_record
 from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
@@ -18,6 +16,7 @@ from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
 
 if TYPE_CHECKING:
+    from jobrun.analysis.analysis import JobAnalysis
     from jobrun.analysis.graph import Plan
     from jobrun.engine.history import AnyHistory
     from jobrun.session.base import Session
@@ -97,6 +96,8 @@ def load_best(
     that they have now, has a finite value.  Raises DamagedError if it is not whole: another is
     never taken in its place.
     """
+    from jobrun.analysis.metrics import best_metric  # the commands that rank analyse no job
+
     wanted: dict[str, list[str]] = {}
     for group in ("download", "exit"):
         for unit in plans[group].units:

@@ -33,7 +33,7 @@ from jobrun.report.formatting import json_line, plural
 from jobrun.storage.bounded_json import parse_json
 from jobrun.storage.regular_file import open_run_file, whole_lines
 
-__all__ = ["EventReader", "EventsFile", "read_events", "tell_events", "undoes"]
+__all__ = ["EventReader", "EventsFile", "read_events", "runs_ended", "tell_events", "undoes"]
 
 
 class EventsFile:
@@ -80,6 +80,8 @@ def _line(event: Event) -> bytes:
 _LONGEST = 16 << 20
 """Bytes of a line: more than any event has."""
 _MARK = b'"event": "'
+_STARTED, _ENDED = _MARK + b"RunS", _MARK + b"RunE"
+_CHUNK = 1 << 20
 _BLOCK = 500
 """Lines that are parsed with one call, which takes a third of the time of a call for each."""
 
@@ -143,6 +145,7 @@ _MAYBE: Mapping[str, Mapping[str, Form]] = {
     "RunStarted": {"only": text, "spec": text, "code": text},
     "RunEnded": {
         "only": text,
+        "epoch": whole,
         "slowest": optional(record_of({"node": text, "seconds": seconds, "others": seconds})),
     },
 }
@@ -167,6 +170,26 @@ def read_events(path: Path, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
             for event in _parsed(block):
                 if isinstance(event, dict) and event.get("event") in kinds and _is_event(event):
                     yield event
+
+
+def runs_ended(path: Path) -> bool:
+    """Return whether each start of a run in a file has its end, as far as can be seen unparsed.
+
+    Raises as ``read_events``.
+    """
+    starts = ends = 0
+    try:
+        file = open_run_file(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    with file:
+        before = b""
+        while chunk := file.read(_CHUNK):
+            text = before + chunk
+            starts += text.count(_STARTED)
+            ends += text.count(_ENDED)
+            before = text[-len(_STARTED) + 1 :]
+    return starts == ends
 
 
 def _of_kinds(lines: Iterable[bytes], names: Collection[bytes]) -> Iterator[bytes]:

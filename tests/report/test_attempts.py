@@ -22,7 +22,7 @@ from jobrun.core.events import (
     Warned,
 )
 from jobrun.report.attempts import Attempts, read_attempts
-from jobrun.report.events_file import EventsFile
+from jobrun.report.events_file import EventsFile, runs_ended
 from jobrun.tools.run_summary import slurm_job_text
 
 
@@ -50,7 +50,7 @@ def test_one_that_ended(told: Any, make: Any) -> None:
         make.epoch(1, loss=1.0),
         make.epoch(2, loss=1.0),
         make.saved(2, 2),
-        make.ended(ran=2, saved=3, seconds=5.0, checkpoint_seconds=0.5),
+        make.ended(epoch=2, ran=2, saved=3, seconds=5.0, checkpoint_seconds=0.5),
     )
     (attempt,) = found.attempts
     assert (attempt.number, attempt.epoch, attempt.checkpoint, attempt.last) == (1, 0, None, 2)
@@ -58,6 +58,32 @@ def test_one_that_ended(told: Any, make: Any) -> None:
     assert (attempt.epochs, attempt.saved, attempt.seconds) == (2, 3, 5.0)
     assert (found.seconds, found.checkpoint_seconds, found.saved) == (5.0, 0.5, 3)
     assert attempt.started <= attempt.ended
+
+
+def test_ends_tell_what_all_events_tell(told: Any, make: Any, tmp_path: Path) -> None:
+    """Epochs and saves are not read where each attempt has its end, as it mostly has."""
+    path = tmp_path / "events.jsonl"
+    brief = told(
+        make.started(),
+        make.epoch(1, loss=1.0),
+        CheckpointSaved(1, 1, "p", 10, 1, 0.3, 0.25),
+        make.ended(epoch=1, ran=1, saved=1, checkpoint_seconds=0.25),
+        make.started(attempt=2, epoch=1, checkpoint=1),
+        make.epoch(2, loss=1.0),
+        GroupFinished("epoch", 3, 1, 1.0, (("fit", 1.0),)),
+        make.ended(epoch=2, ran=1, saved=0, checkpoint_seconds=0.0),
+    )
+    text = path.read_text()
+    path.write_text(text + '{"event": "RunStarted", "of": "another form"}\n')
+    assert not runs_ended(path)
+    assert read_attempts(path) == brief
+    assert [a.last for a in brief.attempts] == [1, 2]
+    # An end that cannot be used is as good as none, and an older one may lack the epoch.
+    for old, new in {'"exit_code"': '"code"', '"epoch": 2, "ran"': '"ran"'}.items():
+        path.write_text(new.join(text.rsplit(old, 1)))
+        assert runs_ended(path)
+        second = read_attempts(path).attempts[1]
+        assert (second.last, second.epochs) == (2, 1)
 
 
 def test_the_slurm_job_and_how_often_it_was_requeued(told: Any, make: Any) -> None:
