@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "complete_blob",
     "complete_checkpoint",
+    "complete_column",
     "complete_epoch",
     "complete_id",
     "complete_metric",
@@ -41,6 +42,8 @@ Items = list[CompletionItem[str]]
 
 _SPECS = (".yaml", ".yml")
 _MOST = 500
+_FEW = 20
+"""The runs that are read to complete the name of a column."""
 _AT = {"@latest": "the newest run", "@best": "the best run"}
 
 
@@ -50,13 +53,17 @@ def complete_spec(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 
 def complete_run(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Return runs by name, or by their paths; ``@latest`` and ``@best``."""
-    if os.sep in incomplete or incomplete.startswith((".", "~")):
+    """Return runs and sweeps by name, or by their paths; ``@latest`` and ``@best``."""
+    if incomplete.startswith((os.sep, ".", "~")):
         return _paths(incomplete, lambda entry: False)
-    from jobrun.runs.find import list_runs
+    from jobrun.runs.find import list_runs, list_sweeps
 
-    names = [run.path.name for run in list_runs(_runs_dir(ctx))]
+    runs_dir = _runs_dir(ctx)
+    names = [sweep.name for sweep in list_sweeps(runs_dir)]
+    names += [run.name for run in list_runs(runs_dir)]
     found = [CompletionItem(n) for n in names if n.startswith(incomplete)]
+    if os.sep in incomplete:
+        return found or _paths(incomplete, lambda entry: False)
     if incomplete.startswith("@") or (not incomplete and len(found) > 1):
         found += [CompletionItem(n, help=t) for n, t in _AT.items() if n.startswith(incomplete)]
     return found
@@ -109,6 +116,18 @@ def complete_metric(ctx: click.Context, parameter: click.Parameter, incomplete: 
 
     record = _run(ctx).head()
     return _starting(incomplete, last_scalars(record) if record is not None else ())
+
+
+def complete_column(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Return columns of ``runs``, after those that are already there."""
+    from jobrun.cli.runs import column_names
+    from jobrun.runs.find import list_runs
+    from jobrun.runs.overview import overview
+
+    given, comma, _ = incomplete.rpartition(",")
+    names = column_names([overview(run) for run in list_runs(_runs_dir(ctx))[-_FEW:]])
+    left = [name for name in names if name not in given.split(",")]
+    return _starting(incomplete, [f"{given}{comma}{name}" for name in left])
 
 
 def complete_page(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
@@ -220,8 +239,11 @@ def _paths(incomplete: str, wanted: Any) -> Items:
     """Return folders, and matching files, with this prefix; hidden ones only if asked for."""
     folder, _, name = incomplete.rpartition(os.sep)
     lead = incomplete[: len(incomplete) - len(name)]
+    place = os.path.expanduser(lead) if folder or lead else "."
     found: Items = []
-    with os.scandir(os.path.expanduser(lead) if folder or lead else ".") as entries:
+    if not os.path.isdir(place):
+        return found
+    with os.scandir(place) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if not entry.name.startswith(name) or (entry.name[0] == "." and not name):
                 continue

@@ -50,7 +50,7 @@ def _list(titles: dict[str, str]) -> None:
         return
     from jobrun.cli.table import table
 
-    click.echo(table(("page", "about"), list(titles.items())))
+    click.echo(table(("page", "about"), list(titles.items()), width=screen_width(), flows=True))
     click.echo("\njobrun docs PAGE [SECTION]\njobrun docs --search WORD")
 
 
@@ -91,7 +91,7 @@ def _search(words: str, names: list[str]) -> None:
     from jobrun.cli.table import table
 
     lines = [(name, section.heading, line) for name, section, line in found]
-    click.echo(table(("page", "section", "line"), lines, width=screen_width()))
+    click.echo(table(("page", "section", "line"), lines, width=screen_width(), flows=True))
     click.echo("\njobrun docs PAGE SECTION")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jobrun.runs.overview import Overview
     from jobrun.runs.rundir import RunDir
 
-__all__ = ["command"]
+__all__ = ["column_names", "command"]
 
 
 _NOT_SHOWN = ("broken", "unreadable")
@@ -47,7 +47,12 @@ _NOTE = 30
 @option("--state", metavar="STATE", help="Only the runs in this state: finished, running, ….")
 @option("--search", metavar="WORD", help="Only with WORD as a tag, or in the note or name.")
 @option("-n", "--most", type=click.IntRange(min=1), metavar="N", help="At most N runs.")
-@option("--columns", metavar="A,B", help="These columns: name, state, vars.lr, loss, best:loss, ….")
+@option(
+    "--columns",
+    metavar="A,B",
+    help="These columns: name, state, vars.lr, loss, best:loss, ….",
+    shell_complete=completes("column"),
+)
 @runs_dir
 @common
 def command(
@@ -227,6 +232,11 @@ def _known(views: Sequence[Overview]) -> list[_Column]:
         _Column("tags", "tags", False, lambda v: ",".join(v.labels.tags)),
         _Column("note", "note", False, lambda v: _plain(v.labels.note)),
     ]
+
+
+def column_names(views: Sequence[Overview]) -> list[str]:
+    """Return the names of all columns that there are for these runs."""
+    return [column.name for column in _known(views)]
 
 
 def _of_var(name: str, views: Sequence[Overview]) -> _Column:

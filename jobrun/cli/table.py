@@ -64,6 +64,7 @@ def fitted(
     above its row; and if that is not enough, each row becomes its own block, one line per column,
     without those that are empty.
     """
+    whole = rows
     if flows and width is not None:
         rows = _flowed(header, rows, width)
     right = right.ljust(len(header), "l")
@@ -82,7 +83,7 @@ def fitted(
         return Fitted("\n".join(lines), [n for n in range(len(header)) if n not in kept])
     if hangs and (lines := _hanging(header, rows, right, width)):
         return Fitted("\n".join(lines))
-    return Fitted(_blocks(header, rows, width), blocks=True)
+    return Fitted(_blocks(header, whole, width), blocks=True)
 
 
 def _kept(

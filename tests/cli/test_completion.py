@@ -112,6 +112,24 @@ def test_specs_in_other_folders(files: Path) -> None:
     assert values(f"jobrun train {files}/deeper/") == [f"{files}/deeper/c.yaml"]
 
 
+def test_a_sweep_and_its_runs_are_completed_by_the_names_that_commands_take(
+    saved: Path, call: Callable[..., Any], write: Callable[..., None]
+) -> None:
+    write(("vars: {step: 2}", "matrix: {step: [1, 2]}\nvars: {step: 2}"), ("name: sum", "name: sw"))
+    call("train", "sum.yaml", "--progress", "none")
+    assert values("jobrun show s") == ["sw", "sw/step=1", "sw/step=2", "sum.yaml"]
+    assert values("jobrun show sw/") == ["sw/step=1", "sw/step=2"]
+    for name in ("sw", "sw/step=1"):
+        assert call("show", name).code == 0
+
+
+def test_columns_of_runs(saved: Path) -> None:
+    assert values("jobrun runs --columns n") == ["name", "note"]
+    assert values("jobrun runs --columns name,best") == ["name,best:loss", "name,best:acc"]
+    assert "name,note" in values("jobrun runs --columns name,")
+    assert "name,name" not in values("jobrun runs --columns name,")
+
+
 def test_runs(saved: Path) -> None:
     run = saved.parent / "other"
     run.mkdir()

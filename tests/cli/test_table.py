@@ -72,3 +72,7 @@ def test_the_last_column_may_flow() -> None:
     ]
     assert table(("x", "text"), rows, width=17, flows=True).count("\n\n") == 1  # no room: blocks
     assert table(("x", "text"), rows, flows=True).splitlines()[1].endswith(" six")
+    words = [("a", "one two a_word_that_is_longer_than_the_column")]
+    assert table(("x", "text"), words, width=23, flows=True).splitlines() == [
+        *("x     a", "text  one two", "      a_word_that_is_longer_than_the_column"),
+    ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobrun.cli.options import common, completes, option, runs_dir, settings
+from jobrun.cli.options import common, completes, option, runs_dir, screen_width, settings
 
 if TYPE_CHECKING:
     from jobrun.checkpoint.diff import BlobChange, CheckpointDiff
@@ -120,7 +120,8 @@ def _text(a: Path, b: Path, found: CheckpointDiff) -> str:
     rows += [("changed", plain(change.name), _change(change)) for change in found.changed]
     lines = [" -> ".join(ends)]
     if rows:
-        lines.append(table(("", "blob", "difference"), rows))
+        header = ("", "blob", "difference")
+        lines.append(table(header, rows, width=screen_width(), flows=True))
     return "\n".join([*lines, f"{plural(found.same, 'blob')} the same, bit for bit"])
 
 
