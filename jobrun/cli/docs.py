@@ -9,8 +9,12 @@ import sys
 import click
 
 from jobrun.cli.options import common, completes, option, screen_width, settings, uses_color
+from jobrun.errors import did_you_mean
 
 __all__ = ["command"]
+
+_MANY = 12
+"""The most headings that are named in an error."""
 
 
 @click.command("docs", short_help="Read the documentation.")
@@ -63,12 +67,12 @@ def _section(name: str, words: str) -> str:
     hits = matching(found, words) or matching([title], words)
     if len(hits) == 1:
         return hits[0].text
+    headings = [section.heading for section in hits or found]
     what = f"no section {words!r}" if not hits else f"{len(hits)} sections match {words!r}"
-    headings = ", ".join(repr(section.heading) for section in hits or found)
-    raise click.BadParameter(
-        f"{what} in page {name!r}; {'it has' if not hits else 'they are'} {headings}",
-        param_hint="SECTION",
-    )
+    hint = "" if hits else did_you_mean(words, headings)
+    few = ", ".join(map(repr, headings[:_MANY])) + ", …" * (len(headings) > _MANY)
+    hint = hint or f"{'they are' if hits else 'it has'} {few}"
+    raise click.BadParameter(f"{what} in page {name!r}; {hint}", param_hint="SECTION")
 
 
 def _search(words: str, names: list[str]) -> None:

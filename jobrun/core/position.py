@@ -93,7 +93,7 @@ class Position:
 
     @property
     def place(self) -> str:
-        """The position in words: ``epoch 2``, or ``epoch 3, batch 10 of pipe 'train'``."""
+        """The position in words: ``epoch 2``, or ``epoch 3, after batch 10 of pipe 'train'``."""
         if self.at_boundary:
             return f"epoch {self.epochs}"
         return f"epoch {self.epochs + 1}, {self._inside()}"
@@ -103,8 +103,9 @@ class Position:
         if not self.pipes:
             return f"after {len(self.tasks)} task{'' if len(self.tasks) == 1 else 's'}"
         if len(self.pipes) > 2:
-            return f"batch {self.batches} of {len(self.pipes)} pipes"
-        return ", ".join(f"batch {p.batches} of pipe {key!r}" for key, p in self.pipes.items())
+            return f"after batch {self.batches} of {len(self.pipes)} pipes"
+        pipes = (f"batch {p.batches} of pipe {key!r}" for key, p in self.pipes.items())
+        return f"after {', '.join(pipes)}"
 
     @property
     def batches(self) -> str:

@@ -84,7 +84,7 @@ def test_the_record(call: Call, folder: Path) -> None:
         source = BlobSource({"a": {"n": Box(1, "int")}, "b": {"n": Box(2, "int")}})
         manager.save_snapshot(source, fields)
     lines = call("checkpoints", "inspect", "runs/p/checkpoint_0").out.splitlines()
-    assert lines[0] == "runs/p/checkpoint_0: id 0, epoch 3, batch 10 of pipe 'train'"
+    assert lines[0] == "runs/p/checkpoint_0: id 0, epoch 3, after batch 10 of pipe 'train'"
     assert lines[1] == "  job       [bold]"
     assert lines[4:9] == [
         "  readers   train: 320 rows of pass 3",

@@ -100,7 +100,7 @@ def test_places_inside_an_epoch(call: Call, folder: Path) -> None:
     assert (found["epoch"], found["inside_epoch"]) == (2, True)
     assert found["metrics"] == {}, "it has none of its own"
     assert "0.5" not in "".join(lines)
-    assert found["place"] == "epoch 3, batch 10 of pipe 'train'"
+    assert found["place"] == "epoch 3, after batch 10 of pipe 'train'"
     assert (found["batches"], found["tasks"]) == ({"train": 10}, ["prepare"])
 
 

@@ -74,7 +74,8 @@ def test_the_first_signal_ends_the_run_and_it_goes_on(
     write(MANY)
     result = call("resume", "--epochs", str(done + 2))
     assert result.code == 0
-    assert f"continues after {head.place} (checkpoint_{head.id})" in result.err
+    where = "after" if head.at_boundary else "in"
+    assert f"continues {where} {head.place} (checkpoint_{head.id})" in result.err
     assert load_blobs(folder / "runs/sum")["total"] == 100 + 2 * (done + 2)
 
 
@@ -241,7 +242,7 @@ def test_a_save_on_demand_and_an_end_inside_an_epoch(
     process.send_signal(signal.SIGUSR1)
     asked = wait_for(process, "SIGUSR1: the state is saved at the next possible point")
     assert "saved" not in asked.replace("the state is saved", "")
-    saved = wait_for(process, "saved checkpoint_1 (epoch 1, batch ")
+    saved = wait_for(process, "saved checkpoint_1 (epoch 1, after batch ")
     batch = int(saved.rpartition("batch ")[2].partition(" ")[0])
     assert 0 < batch < 60
     (one,) = (r for r in RunDir(rows).records() if r.id == 1)
@@ -252,12 +253,12 @@ def test_a_save_on_demand_and_an_end_inside_an_epoch(
     assert process.returncode == 143
     head = RunDir(rows).head()
     assert head is not None
-    where = f"epoch 1, batch {head.position.pipes['train'].batches} of pipe 'train'"
+    where = f"epoch 1, after batch {head.position.pipes['train'].batches} of pipe 'train'"
     assert f"  checkpoint  runs/rows/checkpoint_{head.id} ({where})" in out
     (folder / "rows.py").write_text(ROWS.replace("time.sleep(0.05)", "pass"))
     result = call("resume")
     assert result.code == 0
-    assert f"rows in runs/rows: continues after {where} (checkpoint_{head.id})\n" in result.err
+    assert f"rows in runs/rows: continues in {where} (checkpoint_{head.id})\n" in result.err
     assert load_blobs(rows)["total"] == sum(range(60))
 
 

@@ -66,17 +66,17 @@ def test_the_boundary_of_an_epoch() -> None:
         (Position(2, ("a", "b")), "epoch 3, after 2 tasks", "0"),
         (
             Position(2, ("a",), {"train": PipeState(10)}),
-            "epoch 3, batch 10 of pipe 'train'",
+            "epoch 3, after batch 10 of pipe 'train'",
             "10",
         ),
         (
             Position(0, (), {"x:train": PipeState(8), "y:train": PipeState(9)}),
-            "epoch 1, batch 8 of pipe 'x:train', batch 9 of pipe 'y:train'",
+            "epoch 1, after batch 8 of pipe 'x:train', batch 9 of pipe 'y:train'",
             "8..9",
         ),
         (
             Position(0, (), {f"{n}:train": PipeState(8 + n % 2) for n in range(5)}),
-            "epoch 1, batch 8..9 of 5 pipes",
+            "epoch 1, after batch 8..9 of 5 pipes",
             "8..9",
         ),
     ],

@@ -26,7 +26,7 @@ ON_DISK = {
     "setup": "none",
     "init": "none",
     "epoch": "checkpoint_2 (epoch 2, after 1 task)",
-    "batch": "checkpoint_2 (epoch 2, batch 1 of pipe 'train')",
+    "batch": "checkpoint_2 (epoch 2, after batch 1 of pipe 'train')",
     "save": "epoch",
     "load": "checkpoint_1 (epoch 1)",
     "download": "checkpoint_3 (epoch 3)",

@@ -69,7 +69,7 @@ def test_an_epoch_is_exactly_one_line(make: Any) -> None:
     assert written(*events).count("\n") == 1
 
 
-INSIDE = "epoch 3, batch 10 of pipe 'train'"
+INSIDE = "epoch 3, after batch 10 of pipe 'train'"
 
 
 def test_a_place_inside_an_epoch(make: Any) -> None:
@@ -81,7 +81,7 @@ def test_a_place_inside_an_epoch(make: Any) -> None:
         verbosity=1,
     )
     assert text == (
-        f"digits: continues after {INSIDE} (checkpoint_4)\n"
+        f"digits: continues in {INSIDE} (checkpoint_4)\n"
         f"loaded checkpoint_4 ({INSIDE}, 999 B, 0.10 s)\n"
         f"saved checkpoint_5 ({INSIDE}, 1.23 MB, 0.30 s); the run waited 0.30 s\n"
         f"warning: checkpoint_6 ({INSIDE}) was not saved, the run continues: no room\n"

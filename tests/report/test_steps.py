@@ -39,8 +39,10 @@ def test_all_steps_in_order(tmp_path: Path, make: Any) -> None:
 
 
 def test_what_is_repeated_is_replaced(tmp_path: Path, make: Any) -> None:
-    again = make.started(attempt=2, epoch=1, checkpoint=4, place="epoch 2, batch 3 of pipe 'p'")
-    place = loaded(1, "epoch 2, batch 3 of pipe 'p'")
+    again = make.started(
+        attempt=2, epoch=1, checkpoint=4, place="epoch 2, after batch 3 of pipe 'p'"
+    )
+    place = loaded(1, "epoch 2, after batch 3 of pipe 'p'")
     found = read(tmp_path, make.started(), *FIRST, again, place, logged(2, 4, 0.1))
     assert found == [(1, 2, 0.5), (1, 4, 0.4), (2, 2, 0.3), (2, 4, 0.1)]
 

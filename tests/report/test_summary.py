@@ -87,7 +87,7 @@ def test_after_an_error_in_the_first_epoch_the_command_takes_the_spec_as_it_is_n
     again = "jobrun train digits.yaml"
     first = make.ended(outcome="error", exit_code=1, epoch=2, on_disk=0, place="epoch 0")
     assert summary(first, again=again)[-1] == again
-    place = "epoch 1, batch 10 of pipe 'train'"
+    place = "epoch 1, after batch 10 of pipe 'train'"
     inside = make.ended(outcome="error", exit_code=1, epoch=0, on_disk=0, place=place)
     assert summary(inside, again=again)[-1] == "jobrun resume runs/digits"
     later = make.ended(outcome="error", exit_code=1, epoch=1, on_disk=1, place="epoch 1")
@@ -113,7 +113,7 @@ def test_a_last_state_that_is_not_on_disk_is_said(make: Any) -> None:
 
 
 def test_a_place_inside_an_epoch_is_named(make: Any) -> None:
-    place = "epoch 3, batch 10 of pipe 'train'"
+    place = "epoch 3, after batch 10 of pipe 'train'"
     ended = make.ended(outcome="interrupted", exit_code=130, on_disk=2, epoch=2, place=place)
     assert f"  checkpoint  runs/digits/checkpoint_3 ({place})" in summary(ended)
     lines = summary(make.ended(exit_code=6, on_disk=2, place=place))
