@@ -76,7 +76,8 @@ class Input:
 class Arguments:
     """The form of the arguments of a call: what is the same in each, and the inputs that are read.
 
-    ``sources`` are these inputs, and ``fetches`` how each is read.
+    ``sources`` are these inputs, and ``fetches`` how each is read.  All parameters that they are
+    for have places by number, or all by name.
     """
 
     positional: list[Any]
@@ -258,6 +259,7 @@ class Given:
         self._lent_of: Sequence[Input] = ()
         self.noted: Sequence[_AnyNoted] = ()
         self._roots: Sequence[tuple[Input, Any, Sequence[_AnyNoted]]] = ()
+        target: Any = self.positional or self.keywords
         for source, held in zip(form.sources, gathered, strict=True):
             if type(held) is Box and held.kind != "array" and held.note is None:
                 obj = held.value  # it has no memory to be looked at
@@ -266,11 +268,7 @@ class Given:
                 obj = self._hand_out(source, held, lent)
                 if lent:
                     self._note_all(source, obj, lent)
-            place = source.place
-            if isinstance(place, int):
-                self.positional[place] = obj
-            else:
-                self.keywords[place] = obj
+            target[source.place] = obj
 
     def put(self, place: Place, obj: Any) -> None:
         """Put in an argument of ``update``."""

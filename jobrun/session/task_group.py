@@ -77,6 +77,13 @@ class Now:
     failed: dict[int, BaseException] = field(default_factory=dict)
     halted: bool = False
 
+    def is_cut(self) -> bool:
+        """Return whether nothing new begins.
+
+        A cut of one pipe cuts all; and a failure ends the other pipes at their next batch.
+        """
+        return self.halted or bool(self.cut) or self.control.cut()
+
     def ended(self, units: Iterable[int]) -> list[int]:
         """Return those of the units that ran which have come to their end."""
         held = () if self.batches is None else self.batches.held
@@ -205,8 +212,6 @@ class Group:
         )
         warnings, self._warnings = self._warnings, []
         self._warn(warnings)
-        # A cut of one pipe cuts all; and a failure ends the other pipes at their next batch.
-        now.control = replace(control, cut=lambda: now.halted or bool(now.cut) or control.cut())
         return now
 
     def _run_units(
@@ -221,10 +226,9 @@ class Group:
         def halted() -> None:
             now.halted = True
 
-        cut = now.control.cut
         try:
             ran = self._scheduler.run(
-                self._dag, self._execute, done, cut, self._look, skip, begun, halted
+                self._dag, self._execute, done, now.is_cut, self._look, skip, begun, halted
             )
         except BaseException as error:  # a task may raise anything, and Ctrl-C comes here too
             first = now.first_failure(error)
@@ -456,7 +460,7 @@ class Group:
 def _counting(unit: int, now: Now) -> Control:
     """Return the control of a pipe that runs as ``unit``."""
     assert now.batches is not None
-    return now.batches.control(unit, now.control)
+    return now.batches.control(unit, replace(now.control, cut=now.is_cut))
 
 
 def _note_cut(unit: int, copies: Iterable[int], now: Now) -> None:
