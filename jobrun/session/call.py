@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
@@ -256,10 +257,7 @@ class Call:
                 keys = source.keys
                 return lambda moment: stores.get_all(keys, moment.lists)
             case "column":
-                name = argument.name
-                if self.task.retries is not None:
-                    return lambda moment: copied(column_of(moment.columns, name))
-                return name
+                return argument.name
             case "best":
                 key = (self.node, source.keys[0][1])
                 if self._is_live(key):
@@ -326,12 +324,17 @@ class Call:
     def _run_again(
         self, moment: CallContext, gathered: Gathered | None, retries: Retries, tried: int
     ) -> list[Write]:
-        """Call the function until it does not fail, each time with the same original inputs."""
+        """Call the function until it does not fail, each time with the same original inputs.
+
+        Each try has columns of its own; those of the one that does not fail are then the batch's,
+        since later steps see what a step changes in them.
+        """
         live = self._live
         for number in range(tried + 1, retries.times + 1):
             states = live.read_all(self._live_keys) if live else {}
+            own = self._with_own_columns(moment)
             try:
-                writes = self._run(moment, gathered or self.gather(moment), preserve=True)
+                writes = self._run(own, gathered or self.gather(own), preserve=True)
             except _CallError as error:
                 if live:
                     live.restore_all(states)
@@ -339,8 +342,16 @@ class Call:
             else:
                 if live:
                     live.release(states)
+                moment.columns.update(own.columns)
                 return writes
         return self._run(moment, gathered or self.gather(moment))
+
+    def _with_own_columns(self, moment: CallContext) -> CallContext:
+        """Return the context of a try: with copies of the columns that the function is given."""
+        names = {s.argument.name for s in self._inputs if s.form == "column"}
+        heads = {n for name in names for n in (name, *levels(name)) if n in moment.columns}
+        columns = moment.columns | {n: copied(moment.columns[n]) for n in heads}
+        return replace(moment, columns=columns)
 
     def pause(self, error: TaskError, number: int, retries: Retries, moment: CallContext) -> None:
         """Report a failed call, and wait; raise TaskStoppedError if the run ends meanwhile.

@@ -295,6 +295,41 @@ def test_a_step_that_is_repeated_gets_its_columns_as_they_were() -> None:
     assert tries == [0, 0, 0]
 
 
+@pytest.mark.parametrize("failures", [0, 1, 2])
+@pytest.mark.parametrize("group", ["map", "do"])
+def test_what_a_repeated_step_changes_in_its_columns_is_seen_by_later_steps(
+    group: str, failures: int
+) -> None:
+    """As without 'retries', which then changed the results of a job in which nothing failed."""
+    seen: list[Any] = []
+    tries: list[int] = []
+
+    def change(x: Any, low: Any) -> int:
+        x += 1
+        low *= 3
+        tries.append(len(tries))
+        if len(tries) <= failures:
+            raise ValueError("again")
+        return 0
+
+    def split(x: Any) -> Any:
+        return {"low": x + 10, "high": x}
+
+    def look(x: Any, parts: Any) -> None:
+        seen.append((x.tolist(), parts["low"].tolist(), parts["high"].tolist()))
+
+    flaky = Task(change, ["x", "parts/low"], out="done", retries=2)
+    steps = [Task(split, "x", out="parts"), *([flaky] if group == "map" else [])]
+    job = Job("j")
+    with job.setup:
+        Task(lambda: np.arange(2.0), out="data", name="load")
+    with job.epoch:
+        do = [*([flaky] if group == "do" else []), Task(look, ["x", "parts"])]
+        Pipe({"x": "data"}, batch=2, map=steps, do=do)
+    assert Driver(job).start().epoch()
+    assert seen == [([1, 2], [30, 33], [0, 1])]
+
+
 def test_a_column_is_no_blob_once_it_is_written_under_a_name() -> None:
     def keep(x: Any) -> Any:
         return x
