@@ -71,7 +71,8 @@ class SharedMemory:
         header, found = _serialize(
             content, serializers=("pickle",), on_error="raise", iterate_collection=False
         )
-        raw = [memoryview(frame).cast("B") for frame in found]
+        raw = [memoryview(frame) for frame in found]
+        raw = [frame.cast("B") if frame.nbytes else memoryview(b"") for frame in raw]
         frames: list[bytes | tuple[int, int]] = []
         end = _ALIGNMENT
         for frame in raw:

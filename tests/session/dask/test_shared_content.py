@@ -47,6 +47,16 @@ def test_large_arrays_are_read_where_they_lie() -> None:
     assert found["a"][0][0] == 1.0  # what is mapped stays
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 2), (3, 0)])
+def test_arrays_without_elements_are_beside_large_ones(shape: tuple[int, ...]) -> None:
+    held = SharedMemory().hold([np.zeros(shape), np.arange(10_000.0)])
+    assert held is not None
+    empty, large = ContentReader().read(held)
+    assert empty.shape == shape
+    assert large[-1] == 9_999.0
+    assert SharedMemory().hold([np.zeros(shape)]) is None
+
+
 def test_the_memory_grows() -> None:
     memory, reader = SharedMemory(), ContentReader()
     for size in (5_000, 500_000, 7_000):
