@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
-from jobrun.analysis import analysis
+from jobrun.analysis import accesses
 from jobrun.analysis.names import Access, access
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.core.current_task import CurrentTask, task_here
@@ -376,7 +376,7 @@ def test_each_task_is_looked_at_once_for_a_whole_run(
         looks[task.name] += 1
         return access(job, task, node)
 
-    monkeypatch.setattr(analysis, "access", counted)
+    monkeypatch.setattr(accesses, "access", counted)
     with Job("looks", metrics={"count": "max"}) as job:
         with job.init:
             Task(lambda: 0, out="count", name="begin")
