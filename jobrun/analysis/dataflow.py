@@ -7,7 +7,7 @@ from functools import cached_property
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import reads_across
-from jobrun.analysis.names import Access, resolve
+from jobrun.analysis.names import Access, access, resolve
 from jobrun.core.blob_paths import Key, PathMap, PathSet, same_leaves
 from jobrun.data.formats import format_of
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
@@ -18,6 +18,7 @@ __all__ = [
     "KEEP_CHANGES",
     "flow_problems",
     "inner_steps",
+    "pipe_of_last_batch",
     "read_mark",
     "reader_names",
     "shuffle_problems",
@@ -47,6 +48,21 @@ def inner_steps(task: Task) -> Sequence[Task]:
     if isinstance(task, Pipe):
         return (*task.reader.data.calls(), *task.map, *task.do)
     return (task,)
+
+
+def pipe_of_last_batch(job: Job, key: Key) -> str:
+    """Return the pipe of whose last batch a blob is kept, though nobody has asked for that.
+
+    Its steps only put the blob out, and ``reduce`` does not name it: numbers would be averaged over
+    the epoch.  An empty string for any other blob.
+    """
+    node, path = key
+    for task in reversed(job.epoch.tasks):
+        if node in job.nodes_of(task) and key in access(job, task, node).writes:
+            steps = task.do if isinstance(task, Pipe) and path not in task.reduce else ()
+            used = any(key in access(job, step, node).reads for step in steps)
+            return task.name if steps and not used else ""
+    return ""
 
 
 def updated_blobs(job: Job) -> Callable[[str], bool]:

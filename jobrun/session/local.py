@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.dataflow import inner_steps
+from jobrun.analysis.dataflow import inner_steps, pipe_of_last_batch
 from jobrun.analysis.graph import Plan, persistent, ranks, setup_blobs
 from jobrun.analysis.names import key_of
 from jobrun.checkpoint.part_source import BlobSource
@@ -19,7 +19,7 @@ from jobrun.checkpoint.reading import read_part
 from jobrun.core.blob_paths import PathSet, outermost
 from jobrun.core.events import Warned
 from jobrun.core.position import Position
-from jobrun.errors import TaskError, did_you_mean, with_article
+from jobrun.errors import TaskError, Where, did_you_mean, with_article
 from jobrun.model.job import GENERATORS, Job
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
@@ -181,7 +181,8 @@ class LocalSession(Session):
 
         Those without a value are absent: a blob that tasks of ``epoch`` write is absent if none of
         them has written it in the current epoch, or in the last one that ran.  Raises TaskError,
-        naming the blob, for one with more than one element.
+        naming the blob, for one with more than one element, and for an array that is no mean over
+        the batches of a pipe, as a number would be.
         """
         found: dict[str, Any] = {}
         for name in names:
@@ -191,14 +192,18 @@ class LocalSession(Session):
             if isinstance(value, Box) and value.kind == "none":
                 found[name] = None
                 continue
-            number = one_element(value)
+            number, where = one_element(value), self._job.marks.get(f"metrics:{name}")
             if not isinstance(number, bool | int | float):
                 raise TaskError(
                     f"blob {name!r} must be a single number, but is {_described(value)}",
-                    where=self._job.marks.get(f"metrics:{name}"),
+                    where=where,
                     hint="metrics and conditions expect a number, or an array of one element"
                     + _part_of(name, value),
                 )
+            if isinstance(value, Box) and value.kind == "array" and value.value.ndim:
+                key = key_of(self._job, name)
+                if pipe := pipe_of_last_batch(self._job, key):
+                    raise _not_reduced(name, key[1], pipe, value.value.shape, where)
             found[name] = number
         return found
 
@@ -328,6 +333,18 @@ def _part_of(name: str, value: Value) -> str:
     if not isinstance(value, Tree) or not value.items:
         return ""
     return f"; a part of it has a name too: {name}/{next(iter(value.items))}"
+
+
+def _not_reduced(
+    name: str, path: str, pipe: str, shape: tuple[int, ...], where: Where | None
+) -> TaskError:
+    """Return the error of a metric that would silently be that of the last batch of an epoch."""
+    return TaskError(
+        f"blob {name!r} is an array of shape {shape}, so what pipe {pipe!r} keeps is that of the "
+        "epoch's last batch, not the mean over the epoch",
+        where=where,
+        hint=f"return a number, as by .item(), or ask for the last: 'reduce: {{{path}: last}}'",
+    )
 
 
 def _described(value: Value) -> str:

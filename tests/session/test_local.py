@@ -308,6 +308,30 @@ def test_a_metric_that_is_no_number_is_told_as_what_it_is(value: Any, what: str)
     assert str(caught.value.where) == "job.yaml:9:12"
 
 
+def test_a_metric_of_one_element_is_not_silently_that_of_the_last_batch() -> None:
+    """A number would be the mean over the epoch."""
+
+    def job_of(step: Task, **pipe: Any) -> Job:
+        job = Job("j", metrics={"loss": "min"})
+        with job.init:
+            Task(lambda: np.zeros(1), out="loss", name="start")
+        with job.epoch:
+            Pipe(call=lambda: np.arange(4.0), from_=["x"], do=[step], name="p", **pipe)
+        return job
+
+    def scalars(job: Job) -> Any:
+        driver = Driver(job).start()
+        assert driver.epoch()
+        return driver.session.scalars(["loss"])["loss"]
+
+    with pytest.raises(TaskError, match=r"of shape \(1,\), so what pipe 'p' keeps") as caught:
+        scalars(job_of(Task(lambda x: x, "x", out="loss")))
+    assert "reduce: {loss: last}" in caught.value.hint
+    assert scalars(job_of(Task(lambda x: x, "x", out="loss"), reduce={"loss": "last"})) == 3
+    assert scalars(job_of(Task(lambda x: x[0], "x", out="loss"))) == 1.5
+    assert scalars(job_of(Task(lambda x, loss: loss + x, ["x", "loss"], out="loss"))) == 6
+
+
 def test_the_functions_of_a_python_job_need_no_names() -> None:
     session = LocalSession(1)
     job = simple()
