@@ -16,7 +16,7 @@ from jobrun.core.blob_paths import covers
 from jobrun.errors import DataError
 from jobrun.model.job import Pipe
 from jobrun.session.call import column_of
-from jobrun.values.boxes import Value, leaves
+from jobrun.values.boxes import Box, Value, leaves
 
 __all__ = ["RowColumns", "row_columns"]
 
@@ -37,6 +37,10 @@ class RowColumns:
         Raises DataError if the columns differ in length, or if the column named by ``rows`` has no
         length, and TaskError if there is no such column.
         """
+        if len(self.names) == 1:  # mostly: 0.1 µs in place of 0.5
+            column = columns.get(self.names[0])
+            if type(column) is Box and column.kind == "array" and column.value.ndim:
+                return len(column.value)
         lengths = {
             (f"{name}/{path}" if path else name): len(box.value)
             for name in self.names
