@@ -27,10 +27,11 @@ from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import (
     NEW_PYTREE,
     PYTREE,
+    PytreeAdapter,
     is_pytree,
     live_adapter_of,
-    new_leaves,
     note_made,
+    references,
     warnings_of,
 )
 from jobrun.values.borrowing import reclaim
@@ -41,10 +42,10 @@ from jobrun.values.storable import check_storable
 from jobrun.values.weights import Unused, put_weights
 from jobrun.values.workspace import Workspace
 
-__all__ = ["LiveObjects", "is_replaced"]
+__all__ = ["LiveObjects", "tree_adapter"]
 
 _REPLACED = "replaced"
-"""The key in the note of a tree that a task has replaced by one of other arrays."""
+"""The key in the note of a tree for the places at which tasks have put other objects; True: all."""
 
 States = dict[Key, dict[str, Value]]
 """States that were read: each in a dictionary of its own, so that its holders can be counted."""
@@ -74,6 +75,8 @@ class LiveObjects:
         self._adapters = adapters
         self._nodes = nodes
         self._structures: dict[Key, dict[str, str]] = {}
+        self._made: dict[Key, dict[str, Any]] = {}
+        """Weak references to what ``setup`` has made in trees, by place."""
         self._noted: dict[Key, object] = {}
         self._warn: Callable[[str], None] = lambda text: None
         self._warned: set[str] = set()
@@ -105,6 +108,7 @@ class LiveObjects:
                     self._noted[key] = note_made(adapter, obj)
                     if adapter is PYTREE:
                         self._structures[key] = PYTREE.structure(obj)
+                        self._made[key] = dict(references(obj))
                 self._pass_on(key, adapter, obj)
 
     def _pass_on(self, key: Key, adapter: LiveAdapter, obj: Any) -> None:
@@ -123,8 +127,8 @@ class LiveObjects:
         with self._placed(key, adapter, "read"):
             if adapter is PYTREE and key in self._structures:
                 PYTREE.check(obj, self._structures[key])
-            anew = adapter is PYTREE and self._is_made_anew(key)
-            value = read_state(adapter, obj, {_REPLACED: True} if anew else None)
+            anew = self._places_anew(key, obj) if adapter is PYTREE else []
+            value = read_state(adapter, obj, {_REPLACED: anew} if anew else None)
             check_storable(value, key[1])
         self._pass_on(key, adapter, obj)
         return value
@@ -140,20 +144,30 @@ class LiveObjects:
         """
         for key in self._keys_of(node):
             if key[1] in blobs:
-                anew = is_replaced(blobs[key[1]])
-                if anew:
+                tree = tree_adapter(blobs[key[1]])
+                if tree.makes_anew(""):
                     self._replaced.add(key)
-                self.restore(key, blobs, key[1], anew=anew)
+                self.restore(key, blobs, key[1], tree=tree)
 
-    def _is_made_anew(self, key: Key) -> bool:
-        """Return whether a resume is to make a new tree: a task has replaced that of ``setup``.
+    def _places_anew(self, key: Key, obj: Any) -> list[str] | bool:
+        """Return the places of a tree at which tasks have put other objects than ``setup``.
 
-        Not where an object that is linked with it was replaced too: an optimizer is restored into
-        the one of ``setup``, which has the tree of ``setup``.
+        A resume makes these anew, and fills the others, which may be held elsewhere.  True stands
+        for all.  None where an object that is linked with the tree was replaced too: an optimizer
+        is restored into the one of ``setup``, which has the tree of ``setup``.
         """
-        linked = self.live.linked([key]) if key in self._replaced else []
-        others = (other for other in linked if other in self._replaced)
-        return bool(linked) and all(self._found(other)[0] is PYTREE for other in others)
+        now, made = dict(references(obj)), self._made.get(key, {})
+        anew = [place for place, one in now.items() if not self._is_still(key, one, made, place)]
+        others = (other for other in self.live.linked([key]) if other in self._replaced)
+        if not anew or not all(self._found(other)[0] is PYTREE for other in others):
+            return []
+        return True if len(anew) == len(now) else anew
+
+    def _is_still(self, key: Key, one: Any, made: Mapping[str, Any], place: str) -> bool:
+        """Return whether ``one`` at a place is the object that ``setup`` has made there."""
+        if one is None:  # a container
+            return key not in self._replaced
+        return place in made and made[place] is not None and made[place]() is one()
 
     def replaced(self, key: Key, new: Any) -> bool:
         """Note that a task puts out ``new`` in the place of an object.
@@ -164,19 +178,21 @@ class LiveObjects:
         adapter = self._adapters.get(key[1]) or live_adapter_of(new)
         if old is not new and adapter is not None:
             self._noted[key] = note_made(adapter, new, old)
-        if key not in self._replaced and new_leaves(old, new):
+        if old is not new:
             self._replaced.add(key)
         return adapter is None and key in self._replaced
 
-    def restore(self, key: Key, states: dict[str, Value], name: str, *, anew: bool = False) -> None:
+    def restore(
+        self, key: Key, states: dict[str, Value], name: str, *, tree: PytreeAdapter = PYTREE
+    ) -> None:
         """Put the state ``states[name]`` into an object, or in its place; raises TaskError.
 
-        The memory of the state is handed over: it cannot be used again.  ``anew``: a tree is not
-        filled, but replaced, as tasks have done it before.
+        The memory of the state is handed over: it cannot be used again.  ``tree`` is the adapter
+        of a tree, which makes parts of it anew, as tasks have done it before.
         """
         adapter, obj = self._found(key)
-        if anew and adapter is PYTREE:
-            adapter = NEW_PYTREE
+        if adapter is PYTREE:
+            adapter = tree
         with self._placed(key, adapter, "restored"):
             restored = put_back(adapter, obj, states, name)
         if key in self.live:
@@ -314,9 +330,12 @@ class LiveObjects:
         return self._job.marks.get(f"state:{key[1]}")
 
 
-def is_replaced(state: Value) -> bool:
-    """Return whether a state is that of a tree that tasks have replaced by one of other arrays."""
-    return state.note is not None and bool(state.note.meta.get(_REPLACED))
+def tree_adapter(state: Value) -> PytreeAdapter:
+    """Return the adapter that restores a tree: it makes anew what tasks have replaced."""
+    places = state.note.meta.get(_REPLACED) if state.note is not None else None
+    if places is True:
+        return NEW_PYTREE
+    return PytreeAdapter(frozenset(places)) if isinstance(places, list) and places else PYTREE
 
 
 def _content(state: Value) -> tuple[int, list[tuple[str, str]]]:

@@ -15,9 +15,9 @@ from jobrun.engine.best_metric import best_of
 from jobrun.errors import UsageError, ValueRefusedError
 from jobrun.remote import blobs
 from jobrun.runs.rundir import RunDir
-from jobrun.session.live_objects import is_replaced
+from jobrun.session.live_objects import tree_adapter
 from jobrun.values.adapters.base import LiveAdapter
-from jobrun.values.adapters.pytree import NEW_PYTREE, PYTREE, is_pytree, live_adapter_of
+from jobrun.values.adapters.pytree import PYTREE, is_pytree, live_adapter_of
 from jobrun.values.boxes import Value
 from jobrun.values.plain import put_back
 
@@ -92,8 +92,8 @@ def load_state(
         what = f"a {type(into).__qualname__} has none" if own is None else f"{name!r} has none"
         hint = "load_blobs reads the values of all blobs"
         raise ValueRefusedError(f"no state of an object to restore: {what}", hint=hint)
-    if own is PYTREE and is_replaced(value):
-        own = NEW_PYTREE
+    if own is PYTREE:
+        own = tree_adapter(value)
     restored: T = put_back(own, into, {name: value}, name)
     return restored
 

@@ -26,7 +26,7 @@ from whole_runs import (
     train_and_die,
 )
 
-from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Task, load_blobs, log
+from jobrun import Best, CheckpointPolicy, Every, Job, Keep, Pipe, Task, load_blobs, log
 from jobrun.core.events import CheckpointLoaded, Event, GroupStarted, Warned
 from jobrun.engine.resume_policy import Request
 from jobrun.errors import RunRefusedError, TaskError
@@ -430,3 +430,44 @@ def test_an_optimizer_that_was_replaced_with_its_tree_trains_it_on_a_resume(tmp_
     train(job(1), tmp_path / "parts")
     parts = train(job(3), tmp_path / "parts")
     assert parts.blobs["w"].tolist() == alone.blobs["w"].tolist() == [7.0] * 3
+
+
+def partly_replaced() -> tuple[dict[str, Any], dict[str, Any], Callable[[], float]]:
+    """Make a tree with an array that a closure holds, and one that another tree holds too."""
+    w, shared = np.zeros(2), np.ones(3)
+    return {"w": w, "m": np.zeros(2), "n": 0, "shared": shared}, {"s": shared}, lambda: w.sum()
+
+
+def partly_replacing(x: Any, tree: dict[str, Any], other: Any, look: Any) -> tuple[Any, float]:
+    """Change two arrays in place, and replace another array and a number."""
+    tree["w"] += x.mean()
+    tree["shared"] *= 0.9
+    made = {**tree, "m": tree["m"] + look(), "n": tree["n"] + 1}
+    return made, float(look() + other["s"].sum() + made["m"].sum() + made["n"])
+
+
+@pytest.mark.parametrize("deaths", [[2], [1, 4]])
+def test_a_tree_that_is_partly_replaced_and_partly_changed_in_place(
+    tmp_path: Path, deaths: list[int]
+) -> None:
+    """What was changed in place is what others hold, after a resume too."""
+
+    def job() -> Job:
+        policy = CheckpointPolicy(every=Every(batches=2))
+        made = Job("partly", seed=1, state=["tree", "other"], checkpoint=policy)
+        made.metrics = {"loss": None}
+        with made.setup:
+            Task(lambda: np.arange(12.0), out="rows", name="rows")
+            Task(partly_replaced, out=["tree", "other", "look"], name="make")
+        with made.epoch:
+            given = {"x": "x", "tree": "tree", "other": "other", "look": "look"}
+            do = [Task(partly_replacing, given, out=["tree", "loss"], name="step")]
+            Pipe({"x": "rows"}, batch=3, do=do, name="pipe")
+        made.stop(epochs=EPOCHS)
+        return made
+
+    train(job(), tmp_path / "alone")
+    for id in deaths:
+        die_after_save(job(), tmp_path / "killed", id)
+    train(job(), tmp_path / "killed")
+    assert_same(tmp_path / "alone", tmp_path / "killed")

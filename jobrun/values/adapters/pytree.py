@@ -8,7 +8,7 @@ structure of its template, but for the order of keys, which JAX sorts.
 
 What can be changed (a dict, a list, an array of numpy, a tensor) is filled in place, since other
 objects of ``setup`` may hold it: an optimizer its parameters.  But if a task has returned a tree of
-other arrays (``new_leaves``), those that hold the arrays of ``setup`` hold its first values, and
+other arrays (``references``), those that hold the arrays of ``setup`` hold its first values, and
 keep them: then new ones are made.  What stood at several places when it was saved is one object at
 these places again.
 
@@ -23,14 +23,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
+from weakref import ref
 
 import numpy as np
 
 from jobrun.errors import ValueRefusedError
+from jobrun.values.adapted import is_immutable
 from jobrun.values.adapters.base import LiveAdapter, Plain
 from jobrun.values.adapters.jax import is_jax_function, node_children, node_like, shard_shape
 from jobrun.values.adapters.registry import live_adapter, value_adapter
@@ -42,8 +44,8 @@ __all__ = [
     "PYTREE",
     "is_pytree",
     "live_adapter_of",
-    "new_leaves",
     "note_made",
+    "references",
     "warnings_of",
 ]
 
@@ -77,8 +79,12 @@ class PytreeAdapter:
     version = 1
     places = True
 
-    def __init__(self, fills: bool = True) -> None:
-        self._fills = fills
+    def __init__(self, anew: Container[str] = ()) -> None:
+        self._anew = anew
+
+    def makes_anew(self, place: str) -> bool:
+        """Return whether what is at a place is made anew by a restore, and not filled."""
+        return place in self._anew
 
     def state(self, obj: Any) -> Plain:
         """Return the tree as dicts and lists of its leaves; one leaf alone as a list of it."""
@@ -96,9 +102,9 @@ class PytreeAdapter:
             if not isinstance(state, list | dict) or len(state) != 1:
                 raise _mismatch("", _described_leaf(obj), _described_leaf(state))
             (leaf,) = state.values() if isinstance(state, dict) else state
-            restored = _leaf(obj, leaf, "", Objects(self._fills))
+            restored = _leaf(obj, leaf, "", Objects(self._anew))
         else:
-            restored = _restored(obj, state, "", Objects(self._fills))
+            restored = _restored(obj, state, "", Objects(self._anew))
         for place, leaf in _leaves(restored):
             if (put := getattr(value_adapter(leaf), "put_gradient", None)) is not None:
                 put(leaf, gradients.get(place))
@@ -123,7 +129,15 @@ class PytreeAdapter:
 PYTREE: Final = PytreeAdapter()
 """Fills the tree that ``setup`` made."""
 
-NEW_PYTREE: Final = PytreeAdapter(fills=False)
+
+class _Everywhere:
+    """All places of a tree."""
+
+    def __contains__(self, place: object) -> bool:
+        return True
+
+
+NEW_PYTREE: Final = PytreeAdapter(_Everywhere())
 """Makes new containers, arrays and tensors like those of ``setup``; live objects are filled."""
 
 
@@ -157,14 +171,23 @@ def warnings_of(adapter: LiveAdapter, obj: Any) -> Iterator[str]:
             yield from warnings_of(part, item)
 
 
-def new_leaves(old: Any, new: Any) -> bool:
-    """Return whether a tree has other leaves than the one in whose place it is stored."""
-    if old is new:
-        return False
-    one, other = _children(old), _children(new)
-    if one is None or other is None:
-        return True
-    return one.keys() != other.keys() or any(new_leaves(one[key], other[key]) for key in one)
+def references(obj: Any, place: str = "") -> Iterator[tuple[str, Callable[[], Any] | None]]:
+    """Yield the places of a tree where an object can be filled, with a weak reference to it.
+
+    None stands for a container, to which there is none.
+    """
+    found = _children(obj)
+    if found is not None:
+        yield place, None
+        for key, item in found.items():
+            if not _is_fixed(item):
+                yield from references(item, _below(obj, place, key))
+    elif type(obj) is np.ndarray:
+        if obj.flags.writeable:
+            yield place, ref(obj)
+    elif hasattr(value_adapter(obj), "like") and not is_immutable(obj):
+        weak = getattr(type(obj), "__weakrefoffset__", 0)
+        yield place, ref(obj) if weak else lambda: obj  # generators of numpy, which are small
 
 
 _GRADIENTS: Final = ".grad"
@@ -284,17 +307,17 @@ def _newly_restored(template: Any, state: Any, place: str, made: Objects) -> Any
         else item
         for key, item in found.items()
     }
-    return _container_like(template, items, made)
+    return _container_like(template, items, place, made)
 
 
-def _container_like(template: Any, items: dict[Any, Any], made: Objects) -> Any:
+def _container_like(template: Any, items: dict[Any, Any], place: str, made: Objects) -> Any:
     """Return ``template`` with other items, or a new container of its type if it cannot change."""
     kind = type(template)
     if isinstance(template, tuple):
         return kind(items.values()) if kind is tuple else tuple.__new__(kind, items.values())
     if kind is not list and not isinstance(template, dict) and not dataclasses.is_dataclass(kind):
         return node_like(template, items)
-    fills = made.fills and made.claims(template) and not _is_frozen(kind)
+    fills = not _is_frozen(kind) and made.fills(template, place)
     result: Any = template if fills else copy.copy(template)
     if kind is list:
         result[:] = items.values()
@@ -319,12 +342,12 @@ def _leaf(template: Any, value: Any, place: str, made: Objects) -> Any:
     if was != now:
         raise _mismatch(place, was, now)
     if type(template) is np.ndarray:
-        if made.fills and template.flags.writeable and made.claims(template):
+        if template.flags.writeable and made.fills(template, place):
             np.copyto(template, value)
             return template
         return np.asfortranarray(value) if _order(template) == "F" else value
     like = getattr(value_adapter(template), "like", None)
-    return value if like is None else like(template, value, made.fills and made.claims(template))
+    return value if like is None else like(template, value, made.fills(template, place))
 
 
 def _described(obj: Any, place: str) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ the way back ``Objects`` keeps what was made of each form.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from jobrun.values.adapters.base import Plain
@@ -36,11 +36,12 @@ class Forms:
 class Objects:
     """The objects that one walk over plain forms has restored.
 
-    ``fills``: into those of ``setup`` that can change, instead of new ones.
+    Those of ``setup`` that can change are filled, but for the ones at the places ``anew``, where
+    new ones are made.
     """
 
-    def __init__(self, fills: bool = True) -> None:
-        self.fills = fills
+    def __init__(self, anew: Container[str] = ()) -> None:
+        self._anew = anew
         # The form is kept beside what was made of it, so that its id stays its own.
         self._made: dict[int, tuple[Plain, Any]] = {}
         self._claimed: dict[int, Any] = {}
@@ -56,6 +57,10 @@ class Objects:
         if found is None:
             found = self._made[id(form)] = (form, make())
         return found[1]
+
+    def fills(self, obj: Any, place: str) -> bool:
+        """Return whether an object of ``setup`` at a place is to be filled; it is claimed then."""
+        return place not in self._anew and self.claims(obj)
 
     def claims(self, obj: Any) -> bool:
         """Claim an object of ``setup`` to be filled; return False if it was claimed before.
