@@ -107,22 +107,31 @@ def batch_step(x: np.ndarray, tool: Tool, w: np.ndarray) -> None:
 
 _KINDS = ("use", "use", "use", "place", "pipe", "gather", "gather_with", "gather_with")
 _MORE = ("gather_place", "alias", "inside", "make", "draw")
-_tasks = st.fixed_dictionaries(
-    {
-        "task": st.sampled_from(_KINDS + _MORE),
-        "node": st.sampled_from([0, 1, "*"]),
-        "tool": st.sampled_from([0, 0, 0, 1, 1, 2, -1, -1, -2]),
-    }
-)
-descriptions = st.fixed_dictionaries(
-    {
-        "seed": st.integers(0, 2**32 - 1),
-        "nodes": st.sampled_from([2, 2, 3]),
-        "seconds": st.sampled_from([0, 0, 0.001]),
-        "tasks": st.lists(_tasks, min_size=2, max_size=8),
-    }
-)
+
+
+def _descriptions(*kinds: str) -> st.SearchStrategy[dict[str, Any]]:
+    tasks = st.fixed_dictionaries(
+        {
+            "task": st.sampled_from(kinds),
+            "node": st.sampled_from([0, 1, "*"]),
+            "tool": st.sampled_from([0, 0, 0, 1, 1, 2, -1, -1, -2]),
+        }
+    )
+    return st.fixed_dictionaries(
+        {
+            "seed": st.integers(0, 2**32 - 1),
+            "nodes": st.sampled_from([2, 2, 3]),
+            "seconds": st.sampled_from([0, 0, 0.001]),
+            "tasks": st.lists(tasks, min_size=2, max_size=8),
+        }
+    )
+
+
+descriptions = _descriptions(*_KINDS, *_MORE)
 """Random jobs over nodes; see ``build``."""
+
+many_pipes = _descriptions(*_KINDS, *_MORE, *["pipe"] * 6)
+"""Random jobs of which about half of the tasks are pipes."""
 
 
 def described(*tasks: tuple[str, int | str, int]) -> dict[str, Any]:

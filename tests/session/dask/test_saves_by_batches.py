@@ -18,7 +18,7 @@ from engine import same, within
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle import Step
-from random_nodes import LATE_ALIAS, WAITING_COPY, build, descriptions
+from random_nodes import LATE_ALIAS, WAITING_COPY, build, many_pipes
 from random_steps import job_of, steps
 from whole_runs import MEMORY, bytes_of_checkpoints, records, start, train
 
@@ -92,7 +92,7 @@ def test_any_job_is_saved_at_the_same_places(
 
 
 @settings(deadline=None, max_examples=MANY, suppress_health_check=[HealthCheck.too_slow])
-@given(descriptions, st.integers(1, 7), st.integers(0, 1000))
+@given(many_pipes, st.integers(1, 7), st.integers(0, 1000))
 @example(WAITING_COPY, 2, 0)
 @example(LATE_ALIAS, 2, 0)
 def test_any_job_with_objects_is_saved_at_the_same_places(
@@ -148,7 +148,7 @@ def meeting(name: str) -> Pipe:
     )
 
 
-def many_pipes(batches: int) -> Job:
+def pipes(batches: int) -> Job:
     """Pipes one after another and beside each other, on nodes that wait for each other or not."""
     with saved_by_batches(Job("pipes", nodes=["a", "b", "c"]), batches) as job:
         with job.setup, Node("*"):
@@ -175,7 +175,7 @@ def many_pipes(batches: int) -> Job:
 @pytest.mark.parametrize("batches", [1, 4, 7, 13])
 @pytest.mark.parametrize("workers", [2, 3])
 def test_many_pipes_are_saved_at_the_same_places(batches: int, workers: int) -> None:
-    check(lambda: many_pipes(batches), workers, batches)
+    check(lambda: pipes(batches), workers, batches)
 
 
 class Tool:
@@ -213,10 +213,10 @@ def test_an_object_of_one_worker_holds_the_copies_on_others(batches: int) -> Non
 def test_a_lost_worker_changes_no_checkpoint(fault: str, seed: int) -> None:
     chance = random.Random(seed)
     batches, at = chance.choice([1, 2, 4]), chance.randint(1, 150)
-    alone = checkpoints(lambda: many_pipes(batches), LocalSession(2))
+    alone = checkpoints(lambda: pipes(batches), LocalSession(2))
     faults: Any = {fault: [at]}
     with FakeCluster(3, delay=0.002, seed=seed, **faults) as client:
-        found = checkpoints(lambda: many_pipes(batches), DaskSession(client, threads=2))
+        found = checkpoints(lambda: pipes(batches), DaskSession(client, threads=2))
     assert found.places == alone.places
     assert found.values == alone.values
 
