@@ -15,17 +15,41 @@ __all__ = ["ADAPTERS", "STRINGS"]
 _BIT_GENERATORS: Final = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
 
 
-def _bit_generator(name: object) -> Any:
+def _bit_generator(name: object, seed: Any = 0) -> Any:
     if name not in _BIT_GENERATORS:
         raise ValueRefusedError(
             f"a generator of numpy over {name!r} cannot be kept",
             hint=f"use one of {', '.join(_BIT_GENERATORS)}",
         )
-    return getattr(np.random, str(name))()
+    return getattr(np.random, str(name))(seed)
+
+
+def _seeds(generator: np.random.Generator) -> dict[str, Any] | None:
+    """Return, as JSON, what ``spawn`` makes children of; None if it cannot."""
+    seeds: Any = getattr(generator.bit_generator, "seed_seq", None)
+    if type(seeds) is not np.random.SeedSequence:
+        return None
+    entropy = seeds.entropy
+    if entropy is not None and not isinstance(entropy, int):
+        entropy = [int(number) for number in entropy]
+    key, count = [int(number) for number in seeds.spawn_key], int(seeds.n_children_spawned)
+    return {"entropy": entropy, "key": key, "pool": int(seeds.pool_size), "spawned": count}
+
+
+def _seeded(seeds: Any) -> np.random.SeedSequence:
+    return np.random.SeedSequence(
+        seeds["entropy"],
+        spawn_key=tuple(seeds["key"]),
+        pool_size=seeds["pool"],
+        n_children_spawned=seeds["spawned"],
+    )
 
 
 class GeneratorAdapter:
-    """``numpy.random.Generator``: the state of its bit generator, with integers of 128 bits."""
+    """``numpy.random.Generator``: the state of its bit generator, with integers of 128 bits.
+
+    The meta data hold what it was seeded with, and how many children ``spawn`` has made of it.
+    """
 
     name = "numpy.random.Generator"
     version = 1
@@ -35,20 +59,33 @@ class GeneratorAdapter:
         state = dict(value.bit_generator.state)
         name = state.pop("bit_generator")
         _bit_generator(name)
-        return state, {"bit_generator": name}
+        seeds = _seeds(value)
+        return state, {"bit_generator": name, **({} if seeds is None else {"seeds": seeds})}
 
     def load(self, plain: Plain, meta: Meta) -> np.random.Generator:
         """Return a generator in that state."""
-        bits = _bit_generator(meta["bit_generator"])
+        seeds = _seeded(meta["seeds"]) if "seeds" in meta else 0
+        bits = _bit_generator(meta["bit_generator"], seeds)
         bits.state = {"bit_generator": meta["bit_generator"], **plain}
         return np.random.Generator(bits)
 
     def like(
         self, template: np.random.Generator, value: np.random.Generator, fill: bool
     ) -> np.random.Generator:
-        """Return ``template`` in the state of ``value`` if both draw in the same way."""
+        """Return ``template`` in the state of ``value`` if both draw in the same way.
+
+        Also the children that ``spawn`` makes next are the same then.
+        """
         if not fill or type(template.bit_generator) is not type(value.bit_generator):
             return value
+        own, other = _seeds(template), _seeds(value)
+        if own is not None and other is not None:
+            missing = other["spawned"] - own["spawned"]
+            if missing < 0 or {**own, "spawned": other["spawned"]} != other:
+                return value
+            if missing:
+                seeds: Any = template.bit_generator.seed_seq
+                seeds.spawn(missing)  # the only way to count them
         template.bit_generator.state = value.bit_generator.state
         return template
 

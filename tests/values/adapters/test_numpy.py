@@ -1,0 +1,63 @@
+"""Generators of numpy: the children that they spawn are part of their state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobrun.errors import ValueRefusedError
+from jobrun.values.adapted import put_together, take_apart
+from jobrun.values.adapters.numpy import ADAPTERS
+
+GENERATOR: Any = ADAPTERS["numpy.random._generator.Generator"]
+
+
+def again(generator: np.random.Generator) -> Any:
+    taken = take_apart(generator)
+    assert taken is not None
+    return put_together(taken[1], taken[0])
+
+
+def drawn(generator: np.random.Generator, children: int = 2) -> list[float]:
+    return [float(child.random()) for child in generator.spawn(children)] + [generator.random()]
+
+
+@pytest.mark.parametrize("seed", [3, [1, 2, 1 << 40], 1 << 100])
+@pytest.mark.parametrize("spawned", [0, 3])
+def test_a_generator_spawns_the_children_that_it_would_have(seed: Any, spawned: int) -> None:
+    generator = np.random.default_rng(seed)
+    if spawned:
+        generator.spawn(spawned)
+    (child,) = generator.spawn(1)
+    for one in (generator, child):
+        copy = again(one)
+        assert drawn(copy) == drawn(one)
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_one_that_is_filled_spawns_the_same_children(ahead: int) -> None:
+    """It stays the object that others hold, unless it is ahead: children cannot be taken back."""
+    value, template = np.random.default_rng(3), np.random.default_rng(3)
+    value.spawn(1)
+    value.random()
+    if ahead:
+        template.spawn(ahead)
+    filled = GENERATOR.like(template, value, True)
+    assert (filled is template) == (not ahead)
+    expected = drawn(again(value))
+    assert drawn(filled) == expected
+
+
+def test_one_without_a_seed_sequence_is_kept_as_before() -> None:
+    philox: Any = np.random.Generator(np.random.Philox(key=5))
+    assert again(philox).random() == philox.random()
+
+
+def test_seeds_that_are_none_are_refused() -> None:
+    taken = take_apart(np.random.default_rng(1))
+    assert taken is not None
+    made = taken[1].__class__(taken[1].name, 1, {**taken[1].meta, "seeds": {"entropy": "x"}})
+    with pytest.raises(ValueRefusedError):
+        put_together(made, taken[0])
