@@ -381,3 +381,25 @@ def test_a_module_in_the_place_of_another_is_compared_with_that_of_setup() -> No
     new = moved(second, noted(holder(n=0, buf=torch.zeros(2))))
     assert new.n == 3
     assert new.buf.tolist() == [1, 1]
+
+
+def test_a_module_that_a_resume_could_not_restore_is_said_when_it_is_saved() -> None:
+    module = noted(holder())
+    read_state(live_adapter_of(module), module)
+    assert warned(module) == []
+    module.extra, module.l = nn.Parameter(torch.ones(3)), nn.Bilinear(2, 2, 2).double()
+    read_state(live_adapter_of(module), module)
+    lines = warned(module)
+    for text in (
+        "'l' is Bilinear now, and was Linear when 'setup' had made it",
+        "'extra' is float32[3] now, and was nothing",
+        "'l.weight' is float64[2, 2, 2] now, and was float32[2, 2]",
+    ):
+        assert any(text in line for line in lines), lines
+
+
+def test_a_lazy_module_that_gets_its_shape_is_no_other_module() -> None:
+    module = noted(nn.Sequential(nn.LazyLinear(2)))
+    module(torch.ones(1, 3))
+    read_state(live_adapter_of(module), module)
+    assert warned(module) == []

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.attributes import ATTRIBUTES, Attributes, Parts
@@ -36,14 +37,19 @@ class ModuleAdapter:
 
     def __init__(self) -> None:
         self._attributes = Attributes(_parts)
+        self._made: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
+        self._others: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
 
     def made(self, obj: Any, like: Any = None) -> object:
         """See ``LiveAdapter``."""
+        before = self._made.get(like) if like is not None else None
+        self._made[obj] = _structure(obj, obj.state_dict()) if before is None else before
         return self._attributes.made(obj, like)
 
     def warnings(self, obj: Any) -> Iterator[str]:
         """See ``LiveAdapter``."""
-        return self._attributes.warnings(obj)
+        yield from self._attributes.warnings(obj)
+        yield from self._others.pop(obj, ())
 
     def state(self, obj: Any) -> Plain:
         """Return the state; tensors share the memory of the module's."""
@@ -56,6 +62,8 @@ class ModuleAdapter:
             **self._attributes.state(obj),
         }
         tensors = obj.state_dict()
+        if (made := self._made.get(obj)) is not None:
+            self._others[obj] = [*_differences(made, _structure(obj, tensors))]
         tied = {name: tensors[first] for name, first in _ties(tensors).items()}
         return {**tensors, **tied, **{key: value for key, value in rest.items() if value}}
 
@@ -98,6 +106,30 @@ class ModuleAdapter:
         for own, parameter in zip(obj.parameters(), made.parameters(), strict=True):
             parameter.grad = None if own.grad is None else private_copy(own.grad, own.grad)
         return made
+
+
+def _structure(module: Any, tensors: Mapping[str, Any]) -> dict[str, str]:
+    """Return what each part of a module is, by its name: its class, or its dtype and shape."""
+    kinds = {
+        name or "it": getattr(part, "cls_to_become", None) or type(part)  # of a lazy module
+        for name, part in module.named_modules()
+    }
+    parts = {name: kind.__qualname__ for name, kind in kinds.items()}
+    return parts | {n: _described(t) if is_tensor(t) else _NO_SHAPE for n, t in tensors.items()}
+
+
+_NO_SHAPE: Final = "without a shape"
+
+
+def _differences(made: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Yield what a resume will not find in the module of ``setup``."""
+    for name in (*now, *(name for name in made if name not in now)):
+        was, is_now = made.get(name, "nothing"), now.get(name, "nothing")
+        if was not in (is_now, _NO_SHAPE):
+            yield (
+                f"{name!r} is {is_now} now, and was {was} when 'setup' had made it, so a resume "
+                "would begin with another module, or be refused: let 'setup' make the final one"
+            )
 
 
 def _parts(module: Any) -> Parts:
