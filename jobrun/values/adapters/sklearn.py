@@ -69,9 +69,13 @@ class EstimatorAdapter:
     def state(self, obj: Any) -> Plain:
         """Return the class and the attributes of an estimator, fitted or not.
 
-        Raises ValueRefusedError for an attribute that is not on the list.
+        Raises ValueRefusedError for an attribute that is not on the list, and for objects that
+        hold each other (the nodes of a Birch).
         """
-        return _form_of_object(obj, type(obj).__name__, Forms())
+        try:
+            return _form_of_object(obj, type(obj).__name__, Forms())
+        except RecursionError:
+            raise _refused(type(obj).__name__, "made of objects that hold each other") from None
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Give ``obj`` the attributes of the state, those of fitting too; return ``obj``."""

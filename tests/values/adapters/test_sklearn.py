@@ -14,7 +14,7 @@ from jobrun.values.plain import put_back, read_state
 
 pytest.importorskip("sklearn", reason="the extra sklearn is not installed")
 
-from sklearn.cluster import MiniBatchKMeans
+from sklearn.cluster import Birch, MiniBatchKMeans
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, IncrementalPCA
 from sklearn.ensemble import (
@@ -150,6 +150,15 @@ def test_the_global_generator_stays_the_global_one() -> None:
     assert restored(model, MLPClassifier((3,)))._random_state is np.random.mtrand._rand
     own = MLPClassifier((3,), random_state=1).partial_fit(X, Y, classes=[0, 1])
     assert restored(own, MLPClassifier((3,)))._random_state is not np.random.mtrand._rand
+
+
+def test_objects_that_hold_each_other_are_refused() -> None:
+    """The leaves of a Birch are a list in both directions."""
+    model = Birch(n_clusters=2).partial_fit(np.arange(12.0).reshape(6, 2))
+    adapter = live_adapter_of(model)
+    assert adapter is not None
+    with pytest.raises(ValueRefusedError, match="Birch is made of objects that hold each other"):
+        adapter.state(model)
 
 
 def test_another_class_is_refused() -> None:

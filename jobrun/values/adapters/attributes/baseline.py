@@ -1,6 +1,6 @@
 """Attributes that ``state_dict`` leaves out: counters, hidden states, averages, generators.
 
-Every attribute counts, of whatever it is made (``object_graph``).  Those that have changed since
+Every attribute counts, of whatever it is made (``graph``).  Those that have changed since
 ``setup`` made the object are part of its state.  The others are not: what is set from other
 hyperparameters in a resumed run stays as ``setup`` has made it.
 """

@@ -1,4 +1,4 @@
-"""The way back of ``object_graph``: text and leaves become what attributes hold.
+"""The way back of ``graph``: text and leaves become what attributes hold.
 
 Nothing is imported, and nothing is called: an object of a class that its module has now is made
 without ``__init__``, and given its fields.

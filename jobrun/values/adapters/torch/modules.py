@@ -28,7 +28,7 @@ class ModuleAdapter:
     something to hold: ``.grad``, the gradients that are not None; ``.frozen`` and ``.eval``, the
     names of the parameters without ``requires_grad`` and of the modules that are not training, as
     JSON; ``.buffers``, the buffers that are not persistent; ``.attributes``, ``.parts``
-    and ``.plain``, the attributes that have changed (see ``attributes.py``).
+    and ``.plain``, the attributes that have changed (see ``adapters/attributes``).
     """
 
     name = "torch.nn.Module"

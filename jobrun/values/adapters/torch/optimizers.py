@@ -24,7 +24,7 @@ class OptimizerAdapter:
     """``torch.optim.Optimizer``: its ``state_dict``, and the shapes of its parameters.
 
     ``.shapes`` holds these as JSON, a list for each group; ``.attributes``, ``.parts`` and
-    ``.plain`` the attributes that have changed (see ``attributes.py``).
+    ``.plain`` the attributes that have changed (see ``adapters/attributes``).
     """
 
     name = "torch.optim.Optimizer"
