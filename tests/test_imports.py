@@ -257,7 +257,10 @@ except SystemExit as end:
 def test_training_a_small_job_imports_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its start is felt: no pipe, program, URL, worker or reader of data is there for nothing."""
+    """Its start is felt: no pipe, program, URL, worker or reader of data is there for nothing.
+
+    Nor is the live view, since stderr is no terminal here.
+    """
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(
         "name: small\ninit: [{call: small:begin, out: x}]\n"
@@ -267,9 +270,14 @@ def test_training_a_small_job_imports_what_it_needs(
     found = modules_after(TRAIN)
     assert {"jobrun.session.local", "small"} <= found
     idle = ("pipe", "shell.program", "workers", "dask", "load_task", "weights_task")
-    parts = (*(f"jobrun.session.{name}" for name in idle), "jobrun.remote.store")
+    parts = (
+        *(f"jobrun.session.{name}" for name in idle),
+        "jobrun.remote.store",
+        "jobrun.report.live",
+    )
     assert [name for name in found if name.startswith((*parts, "jobrun.data.reader"))] == []
     assert not found & {"asyncio", "dask", "multiprocessing", "statistics", "subprocess", "zarr"}
+    assert not found & {"rich", "jobrun.report.layout", "jobrun.report.terminal"}
 
 
 # The public names.
