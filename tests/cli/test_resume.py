@@ -38,7 +38,7 @@ def test_the_newest_unfinished_run_is_taken_and_named_first(
     assert normalised(result.err) == (
         "sum in runs/sum: continues after epoch 2 (checkpoint_2)\n"
         "  code that changed since the last start: steps.py\n"
-        "loaded checkpoint_2 (epoch 2, SIZE, TIME)\n"
+        "loaded checkpoint_2 (epoch 2, TIME)\n"
         "epoch 3/3  loss 0.009434*  TIME\n"
     )
     assert total(folder / "runs/sum") == 106
@@ -117,7 +117,7 @@ def test_going_back(
     assert normalised(result.err).startswith(
         "sum in runs/sum: continues after epoch 1 (checkpoint_1)\n"
         "checkpoints 2, 3 moved to runs/sum/attempts/1\n"
-        "loaded checkpoint_1 (epoch 1, SIZE, TIME)\n"
+        "loaded checkpoint_1 (epoch 1, TIME)\n"
         "epoch 2/3  "
     )
     listed = call("checkpoints", "list", "sum", "--attempts").out
