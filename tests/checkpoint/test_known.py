@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from checkpoint_helpers import CountingFs
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobrun.checkpoint import known, trash
@@ -85,8 +85,9 @@ def by_hand(run: Path, step: str, number: int) -> None:
     elif step == "success" and path.is_dir():
         (path / "_SUCCESS").write_bytes(b"torn")
     elif step == "aside":
-        (run / "attempts/1").mkdir(parents=True, exist_ok=True)
-        path.rename(run / f"attempts/1/{path.name}")
+        attempt = run / f"attempts/{1 + len([*run.glob('attempts/*')])}"
+        attempt.mkdir(parents=True)
+        path.rename(attempt / path.name)
     elif step == "copy":
         shutil.copytree(path, run / f"checkpoint_{ids[-1] + 2}")
     else:
@@ -95,6 +96,7 @@ def by_hand(run: Path, step: str, number: int) -> None:
 
 @settings(deadline=None, max_examples=15)
 @given(st.lists(STEPS, max_size=12), KEEPS)
+@example([*[("save", 0)] * 5, ("aside", 3), ("copy", 0), ("aside", 3)], Keep(None, 2))
 def test_a_run_is_kept_as_if_it_were_listed_each_time(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], keep: Keep
 ) -> None:

@@ -17,7 +17,8 @@ def test_nothing_grows(nursery: Nursery, place: Path, long: bool) -> None:
     first, last = samples[3], samples[9]
     between = last["epoch"] - first["epoch"]
     assert between == epochs * 6 // 10
-    assert last["descriptors"] == first["descriptors"], samples
+    opened = [sample["descriptors"] for sample in samples]  # one more while a save writes
+    assert min(opened[6:]) <= min(opened[1:5]), samples
     assert last["threads"] <= first["threads"] + 2, samples  # pools make theirs when needed
     assert last["files"] - first["files"] < 30, samples  # those being written or removed just now
     # two thousand: caches that still fill
