@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from jobrun.errors import StoreError
@@ -38,7 +39,8 @@ class CorruptError(StoreError):
     """The bytes that arrived differ from the store's, by the store's own checksum."""
 
 
-_NO_RANGE = ("InvalidRange", "416", "not satisfiable")
+_NO_RANGE = re.compile(r"InvalidRange|not satisfiable|(?:^|[\s(:=])416(?:$|[\s):,.])")
+"""What such an answer says; a name of a file may hold the number too."""
 
 
 def failed(op: str, path: str, reason: str | BaseException) -> StoreError:
@@ -74,8 +76,13 @@ def refuse_bucket(op: str, path: str, error: BaseException) -> None:
 
 def refuses_range(error: BaseException) -> bool:
     """Return whether a store could not satisfy the requested range of bytes (416)."""
+    if isinstance(error, FileNotFoundError):
+        return False
     return any(
-        code_of(e) in _NO_RANGE or any(word in str(e) for word in _NO_RANGE) for e in _causes(error)
+        code_of(e) in ("InvalidRange", "416")
+        or getattr(e, "status", None) == 416  # of HTTP
+        or _NO_RANGE.search(str(e))
+        for e in _causes(error)
     )
 
 

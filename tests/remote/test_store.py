@@ -18,6 +18,7 @@ from threading import Event, Thread
 import pytest
 
 from jobrun.errors import NotFoundError, StoreError, UsageError
+from jobrun.remote.failures import refuses_range
 from jobrun.remote.store import TooLongError, _Directory, join, open_store, split
 from jobrun.storage.fs import Fs
 
@@ -42,6 +43,31 @@ def test_what_is_not_there(place: str) -> None:
     with pytest.raises(NotFoundError, match="there is no such file") as caught:
         store.read("x/y")
     assert str(caught.value).startswith(join(store.place, "x/y"))
+
+
+def test_a_name_that_holds_the_number_of_an_answer_is_a_name(place: str) -> None:
+    """416 is the answer to a range of an empty file; a missing file is none, whatever its name."""
+    store = open_store(f"{place}/run-7416a 416")
+    for name in ("_SUCCESS", "416", "a 416 b/416"):
+        with pytest.raises(NotFoundError):
+            store.read(name)
+        store.write(name, b"")
+        assert store.read(name) == b""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError(errno.EINVAL, "The requested range is not satisfiable"), True),
+        (RuntimeError("416, message='Range Not Satisfiable'"), True),
+        (RuntimeError("HTTP error: 416 for a range"), True),
+        (PermissionError(errno.EACCES, "denied", "/bucket/x416/416-y"), False),
+        (FileNotFoundError("a 416 b"), False),
+        (OSError(errno.EIO, "no answer"), False),
+    ],
+)
+def test_what_refuses_a_range(error: Exception, expected: bool) -> None:
+    assert refuses_range(error) is expected
 
 
 def test_names_that_begin_alike_are_apart(place: str) -> None:
