@@ -32,20 +32,10 @@ def load_blobs(
     fallback: bool = False,
     fs: Fs = DEFAULT,
 ) -> dict[str, Any]:
-    """Return the values of blobs by name: read-only arrays, numbers, strings, dicts and lists.
+    """Return the values of blobs by name, of a run or a checkpoint at a path or a URL of ``fs``.
 
-    ``names`` are names of leaves (``model/w1``) or trees (``model``), or patterns, which mean the
-    leaves that they match and those of the trees that they match; without names all leaves are
-    loaded.  If there are several nodes, the names in the result have the node in front,
-    ``trainer_1:total``; ``total`` means that of every node.
-
-    ``run_or_checkpoint`` is a run directory, of which the newest checkpoint is read or that of
-    ``epoch`` or ``id``, or the directory of one checkpoint.
-
-    Every byte read is verified.  If blobs are named, nothing else is read, so that one costs the
-    same among thousands.  Raises NotFoundError for missing names or checkpoints and DamagedError
-    for data that is not what was written; then nothing is loaded.  With ``fallback``, an older
-    checkpoint replaces a newest one that is damaged, for all names together.
+    The names, the errors and ``fallback`` are those of ``jobrun.load_blobs``.  If blobs are named,
+    nothing else is read, so that one costs the same among thousands.
     """
     wanted = [names] if isinstance(names, str) else None if names is None else list(names)
     return read_at(

@@ -42,8 +42,6 @@ def command(sweep: str, sets: tuple[str, ...], names: bool, runs_dir: str) -> No
 
 def show_sweep(sweep: Sweep, home: SweepDir, *, names: bool = False) -> None:
     """Write the table of a sweep to stdout; ``names``: only the numbers and directories."""
-    from jobrun.analysis.analysis import JobAnalysis
-    from jobrun.analysis.metrics import best_metric, metric_names
     from jobrun.cli.sweep_table import SweepTable, sweep_summary
     from jobrun.report.formatting import plain
     from jobrun.tools.sweep_rows import rows_on_disk
@@ -55,8 +53,8 @@ def show_sweep(sweep: Sweep, home: SweepDir, *, names: bool = False) -> None:
     found = SweepTable(
         name=home.name,
         sweep_dir=str(home.path.absolute()) if home.is_sweep() else None,
-        metrics=metric_names(JobAnalysis(sweep.job)),
-        best_by=(best_metric(JobAnalysis(sweep.job)) or (None,))[0],
+        metrics=sweep.metrics,
+        best_by=sweep.best_by,
         rows=rows_on_disk(home, members, sweep.job),
         left=[m.directory for m in sweep.left(home) if home.run(m).is_run()],
     )

@@ -16,8 +16,6 @@ from types import MappingProxyType
 
 import click
 
-from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.metrics import best_metric, metric_names
 from jobrun.cli.fleet import Fleet, LocalFleet
 from jobrun.cli.member import Order
 from jobrun.cli.options import RunOptions, Settings, screen_width, settings, uses_color
@@ -196,7 +194,7 @@ class SweepEngine:
             board.print_lines("warning: stderr is not a terminal: progress is shown as lines")
             return board
         painter = Painter(sys.stderr, uses_color(sys.stderr, self._settings.color))
-        return LiveBoard(names, plan.to_do, metric_names(JobAnalysis(self._sweep.job)), painter)
+        return LiveBoard(names, plan.to_do, self._sweep.metrics, painter)
 
     def _continues(self, codes: Iterable[int]) -> bool:
         """Return whether to start a further run, by the results of the others."""
@@ -257,8 +255,8 @@ class SweepEngine:
         ended = SweepTable(
             name=home.name,
             sweep_dir=str(home.path.absolute()),
-            metrics=metric_names(JobAnalysis(self._sweep.job)),
-            best_by=(best_metric(JobAnalysis(self._sweep.job)) or (None,))[0],
+            metrics=self._sweep.metrics,
+            best_by=self._sweep.best_by,
             rows=rows,
             left=[m.directory for m in plan.left if home.run(m).is_run()],
             exit_code=exit_code,

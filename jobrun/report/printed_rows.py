@@ -136,8 +136,8 @@ class PrintedRows:
     def _end_above(self) -> list[str]:
         """End all above the cursor.
 
-        What is left below is an old state: the library draws a bar that goes on again, further
-        down by the rows of those that have ended.
+        The rows below are out of date: a library draws a bar that continues again, below those that
+        have ended.
         """
         lines = self._take(self._at)
         self._rows, self._fed = [_Row()], False

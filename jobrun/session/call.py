@@ -438,7 +438,7 @@ class Call:
             result = [self._function(*given.positional, **given.keywords)]
         except TaskStoppedError:
             raise
-        except BaseException as error:
+        except BaseException as error:  # a user's function may raise anything
             raise self._failure(error) from (None if self._is_own(error) else error)
         finally:
             if values:

@@ -78,6 +78,7 @@ class LiveObjects:
         self._made: dict[Key, dict[str, Any]] = {}
         """Weak references to what ``setup`` has made in trees, by place."""
         self._noted: dict[Key, object] = {}
+        """What the adapters have noted of the objects: it is gone once nobody keeps it."""
         self._warn: Callable[[str], None] = lambda text: None
         self._warned: set[str] = set()
         self._seen: dict[Key, list[Any]] = {}
@@ -257,7 +258,7 @@ class LiveObjects:
                 "several of one task are copied by copy.deepcopy, so that they stay linked",
                 trace=user_trace(error),
             ) from error
-        made, noted = {}, []
+        made, noted = {}, []  # what is noted lives until the copies are restored
         for key, (adapter, original), obj in zip(keys, found, copied, strict=True):
             noted.append(note_made(adapter, obj, original))
             with self._placed(key, adapter, "restored"):

@@ -58,7 +58,10 @@ class RunSummary:
 
     @property
     def next(self) -> str:
-        """The command to type next, which the summary of the last attempt has shown too."""
+        """The command to type next, which the summary of the last attempt has shown too.
+
+        Empty where that is ``show``: this is what it shows.
+        """
         state, view = self.run.state(), self.view
         if state is None:
             return ""
@@ -78,8 +81,9 @@ class RunSummary:
             from jobrun.tools.train_again import train_again  # it reads the spec
 
             again = train_again(self.run, state)
-        command = command_after(view.state, self.run.shown(), kept, again)
-        return "" if " show " in command else command  # this is what it shows
+        if view.state == "failed" and safe is None and not kept.lost:
+            return ""
+        return command_after(view.state, self.run.shown(), kept, again)
 
 
 def run_summary(run: RunDir, also: Sequence[EventReader] = ()) -> RunSummary:

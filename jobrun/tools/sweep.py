@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.facts import job_facts
 from jobrun.analysis.identity import digest
+from jobrun.analysis.metrics import best_metric, metric_names
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.conditions.parse import build as build_conditions
 from jobrun.core.events import ignore
@@ -67,6 +69,12 @@ class Sweep:
         self.matrix = spec.matrix
         self.job = job_of(spec)
         self.digest = digest(_common(job_facts(self.job), self.matrix))
+        analysis = JobAnalysis(self.job)
+        self.metrics = metric_names(analysis)
+        """The metrics, each with the direction that is better."""
+        best = best_metric(analysis)
+        self.best_by = best[0] if best is not None else None
+        """The metric by which a checkpoint is the best."""
 
     def job_of(self, member: Member) -> Job:
         """Return the job of one run."""

@@ -330,9 +330,8 @@ def _blockwise(source: Array | _Joined, dtype: np.dtype[Any], divisor: int | Non
             _fill(source, first, block, scratch)
         else:
             total = _fill(source, first, scratch[0][: block.size], scratch[1:])
-            computed = (
-                None if dtype.kind == "m" else dtype.newbyteorder("=")
-            )  # numpy knows no other
+            # numpy computes in its own byte order only.
+            computed = None if dtype.kind == "m" else dtype.newbyteorder("=")
             np.true_divide(total, divisor, out=block, dtype=computed)
     result.setflags(write=False)
     return result

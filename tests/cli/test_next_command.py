@@ -84,6 +84,17 @@ def test_after_several_epochs_that_were_not_saved(
     assert typed(command).out.startswith("sum: finished after 6 epochs")
 
 
+def test_a_run_whose_path_holds_the_name_of_a_command(
+    call: Call, write: Call, typed: Call, folder: Path
+) -> None:
+    write(code=FAILING)
+    home = "the show of today"
+    assert call("train", "sum.yaml", "--runs-dir", home).code == 0
+    command = call("show", f"{home}/sum").out.splitlines()[-1]
+    assert command == f"jobrun load-blobs '{home}/sum'"
+    assert typed(command).code == 0
+
+
 def test_options_of_train_are_part_of_the_command_or_the_run_is_resumed(
     call: Call, write: Call, folder: Path
 ) -> None:

@@ -42,6 +42,12 @@ PrepareGroup = Callable[[Sequence[tuple[int, Batch]]], Iterator[Prepared]]
 Read = Callable[[RowReader], Batch]
 """Reads the next batch of a reader."""
 
+_Next = tuple[int, Batch, ReaderState, bool]
+"""A batch that was read: its number, the place after it, and whether it is the last one."""
+
+_Ready = tuple[Prepared, ReaderState, bool]
+"""The same batch once the ``map`` steps have run."""
+
 ReadFew = Callable[[RowReader, int], list[Batch]]
 """Reads one or more of the next batches; the number is of those applied in the epoch."""
 
@@ -217,7 +223,7 @@ class ReadAheadInGroups(_Prefetched):
         self._ready.reverse()
         return True
 
-    def _work(self, group: Sequence[_Read]) -> tuple[list[_Ready], BaseException | None]:
+    def _work(self, group: Sequence[_Next]) -> tuple[list[_Ready], BaseException | None]:
         """Prepare a group; return its batches up to an error, and that."""
         began = time.perf_counter()
         ready: list[_Ready] = []
@@ -238,11 +244,7 @@ class ReadAheadInGroups(_Prefetched):
         self._ahead.close()
 
 
-_Read = tuple[int, Batch, ReaderState, bool]
-_Ready = tuple[Prepared, ReaderState, bool]
-
-
-def _batches(reader: RowReader, read: Read, first: int, cut: Callable[[], bool]) -> Iterator[_Read]:
+def _batches(reader: RowReader, read: Read, first: int, cut: Callable[[], bool]) -> Iterator[_Next]:
     """Yield an epoch's batches, with number, the place after it, and whether it is the last."""
     number, more = first, reader.more(first)
     while more and not cut():

@@ -116,9 +116,8 @@ class WorkerPool:
         unbegun = 0
         while True:
             if lost is not None and lost.doing.step < 0:
-                unbegun += (
-                    not lost.proven
-                )  # one that was killed while idle is no fault of the batch
+                if not lost.proven:  # else it was idle: that is no fault of the batch
+                    unbegun += 1
                 self._give_to_another(lost, moment, unbegun)
             elif lost is not None:
                 self._try_again(lost, moment)

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from jobrun.core.late_imports import imported
 from jobrun.errors import ValueRefusedError
-from jobrun.values.adapters.attributes import ATTRIBUTES, Attributes, Parts
+from jobrun.values.adapters.attributes import Parts, WithAttributes, taken
 from jobrun.values.adapters.base import Plain
 from jobrun.values.adapters.pytree import PYTREE
 
 __all__ = ["ADAPTERS"]
 
 
-class NnxAdapter:
+class NnxAdapter(WithAttributes):
     """Modules, optimizers and metrics of ``flax.nnx``: variables, random streams, and switches.
 
     Switches are attributes such as ``deterministic``.  Variables that are shared by several
@@ -27,28 +27,20 @@ class NnxAdapter:
     version = 1
 
     def __init__(self) -> None:
-        self._attributes = Attributes(_parts)
-
-    def made(self, obj: Any, like: Any = None) -> object:
-        """See ``LiveAdapter``."""
-        return self._attributes.made(obj, like)
-
-    def warnings(self, obj: Any) -> Iterator[str]:
-        """See ``LiveAdapter``."""
-        return self._attributes.warnings(obj)
+        super().__init__(_parts)
 
     def state(self, obj: Any) -> Plain:
         """Return ``variables``, nested as the modules are, and ``switches``, by path."""
         nnx = imported("flax.nnx")
         switches = {path: getattr(node, name) for path, node, name in _switches(obj)}
-        rest = {key: value for key, value in self._attributes.state(obj).items() if value}
-        return {"variables": nnx.to_pure_dict(nnx.state(obj)), "switches": switches, **rest}
+        variables = nnx.to_pure_dict(nnx.state(obj))
+        return {"variables": variables, "switches": switches, **self._attributes.state(obj)}
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Set variables and switches; raises ValueRefusedError, naming the path, for others."""
         nnx = imported("flax.nnx")
         parts = dict(state) if isinstance(state, dict) else {}
-        attributes = {key: parts.pop(key) for key in ATTRIBUTES if key in parts}
+        attributes = taken(parts)
         if set(parts) != {"variables", "switches"}:
             raise ValueRefusedError("the state is none of a module of Flax")
         now = nnx.state(obj)

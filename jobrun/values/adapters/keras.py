@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from jobrun.core.late_imports import imported
 from jobrun.errors import ValueRefusedError
-from jobrun.values.adapters.attributes import ATTRIBUTES, Attributes, Parts
+from jobrun.values.adapters.attributes import Parts, WithAttributes, taken
 from jobrun.values.adapters.base import Plain
 from jobrun.values.adapters.registry import value_adapter
 
@@ -24,27 +24,19 @@ __all__ = ["ADAPTERS"]
 _SAME: Final = "build in 'setup' the same object as when the run was started"
 
 
-class VariablesAdapter:
+class VariablesAdapter(WithAttributes):
     """Optimizers and metrics: their variables, and attributes that have changed."""
 
     version = 1
 
     def __init__(self, name: str) -> None:
+        super().__init__(self._parts)
         self.name = name
-        self._attributes = Attributes(self._parts)
-
-    def made(self, obj: Any, like: Any = None) -> object:
-        """See ``LiveAdapter``."""
-        return self._attributes.made(obj, like)
-
-    def warnings(self, obj: Any) -> Iterator[str]:
-        """See ``LiveAdapter``."""
-        return self._attributes.warnings(obj)
 
     def state(self, obj: Any) -> Plain:
         """Return ``variables``, a list, and the attributes that have changed."""
-        rest = {key: value for key, value in self._attributes.state(obj).items() if value}
-        return {"variables": [_value(v) for v in obj.variables], **rest}
+        variables = [_value(variable) for variable in obj.variables]
+        return {"variables": variables, **self._attributes.state(obj)}
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Assign the variables; raises ValueRefusedError for others than those of ``obj``."""
@@ -172,7 +164,7 @@ def _value(variable: Any) -> Any:
 def _apart(state: Plain, keys: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the parts of a state, and its attributes; raises ValueRefusedError for other keys."""
     parts = dict(state) if isinstance(state, dict) else {}
-    attributes = {key: parts.pop(key) for key in ATTRIBUTES if key in parts}
+    attributes = taken(parts)
     if set(parts) != keys:
         raise ValueRefusedError("the state is none of such an object of Keras", hint=_SAME)
     return parts, attributes

@@ -13,6 +13,10 @@ from jobrun.values.adapters.string_list import pack_strings, unpack_strings
 __all__ = ["ADAPTERS", "STRINGS"]
 
 _BIT_GENERATORS: Final = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
+_POOL: Final = 64
+"""The largest pool of entropy that is kept, 4 by default: to mix one takes its size squared."""
+_CHILDREN: Final = 1_000_000
+"""The most children that are spawned to count them."""
 
 
 def _bit_generator(name: object, seed: Any = 0) -> Any:
@@ -27,7 +31,7 @@ def _bit_generator(name: object, seed: Any = 0) -> Any:
 def _seeds(generator: np.random.Generator) -> dict[str, Any] | None:
     """Return, as JSON, what ``spawn`` makes children of; None if it cannot."""
     seeds: Any = getattr(generator.bit_generator, "seed_seq", None)
-    if type(seeds) is not np.random.SeedSequence:
+    if type(seeds) is not np.random.SeedSequence or seeds.pool_size > _POOL:
         return None
     entropy = seeds.entropy
     if entropy is not None and not isinstance(entropy, int):
@@ -37,6 +41,8 @@ def _seeds(generator: np.random.Generator) -> dict[str, Any] | None:
 
 
 def _seeded(seeds: Any) -> np.random.SeedSequence:
+    if seeds["pool"] > _POOL:
+        raise ValueRefusedError(f"a generator of numpy has no pool of {seeds['pool']} numbers")
     return np.random.SeedSequence(
         seeds["entropy"],
         spawn_key=tuple(seeds["key"]),
@@ -81,7 +87,7 @@ class GeneratorAdapter:
         own, other = _seeds(template), _seeds(value)
         if own is not None and other is not None:
             missing = other["spawned"] - own["spawned"]
-            if missing < 0 or {**own, "spawned": other["spawned"]} != other:
+            if not 0 <= missing <= _CHILDREN or {**own, "spawned": other["spawned"]} != other:
                 return value
             if missing:
                 seeds: Any = template.bit_generator.seed_seq

@@ -61,3 +61,23 @@ def test_seeds_that_are_none_are_refused() -> None:
     made = taken[1].__class__(taken[1].name, 1, {**taken[1].meta, "seeds": {"entropy": "x"}})
     with pytest.raises(ValueRefusedError):
         put_together(made, taken[0])
+
+
+@pytest.mark.parametrize("seeds", [{"pool": 10**9}, {"pool": 65}, {"pool": 0}, {"key": None}])
+def test_hostile_meta_is_refused_at_once(seeds: dict[str, Any]) -> None:
+    state, meta = GENERATOR.dump(np.random.default_rng(1))
+    with pytest.raises((ValueRefusedError, ValueError, TypeError)):
+        GENERATOR.load(state, {**meta, "seeds": {**meta["seeds"], **seeds}})
+
+
+def test_children_are_not_counted_without_end() -> None:
+    state, meta = GENERATOR.dump(np.random.default_rng(1))
+    value = GENERATOR.load(state, {**meta, "seeds": {**meta["seeds"], "spawned": 10**9}})
+    template = np.random.default_rng(1)
+    assert GENERATOR.like(template, value, True) is value
+
+
+def test_a_large_pool_is_not_kept() -> None:
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(1, pool_size=100)))
+    _, meta = GENERATOR.dump(generator)
+    assert "seeds" not in meta

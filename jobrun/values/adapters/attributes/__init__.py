@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from jobrun.values.adapters.attributes.baseline import ATTRIBUTES, Attributes, Parts
+from jobrun.values.adapters.attributes.baseline import Parts, WithAttributes, taken
 
-__all__ = ["ATTRIBUTES", "Attributes", "Parts"]
+__all__ = ["Parts", "WithAttributes", "taken"]

@@ -15,15 +15,15 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
 from jobrun.errors import ValueRefusedError
-from jobrun.values.adapters.attributes.graph import Walk, mark_of
+from jobrun.values.adapters.attributes.graph import AttributeWalk, mark_of
 from jobrun.values.adapters.attributes.restore import Restoring
 from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import live_adapter_of, note_made
 from jobrun.values.adapters.torch_tensors import is_tensor, private_copy, torch
 
-__all__ = ["ATTRIBUTES", "Attributes", "Parts"]
+__all__ = ["Attributes", "Parts", "WithAttributes", "taken"]
 
-ATTRIBUTES: Final = (".attributes", ".parts", ".plain")
+_KEYS: Final = (".attributes", ".parts", ".plain")
 """The keys of a state that ``Attributes`` reads."""
 
 _KEPT_BYTES: Final = 16 << 20
@@ -123,7 +123,7 @@ class Attributes:
         if old is not None and like is obj:
             return old
         parts, base = self._parts(obj), _Baseline()
-        walk = Walk(parts.names())
+        walk = AttributeWalk(parts.names())
         for name, found in _walked(parts, walk):
             base.parts += [note_made(_adapter(part), part) for part in found.live.values()]
             base.texts[name] = found.text
@@ -141,7 +141,8 @@ class Attributes:
     def state(self, obj: Any) -> dict[str, Any]:
         """Return the attributes that have changed: one text, and the leaves of it by place.
 
-        ``.attributes`` holds leaves that are attributes themselves, ``.parts`` all others.
+        ``.plain`` is the text.  ``.attributes`` holds leaves that are attributes themselves,
+        ``.parts`` all others.  What is empty is left out.
         """
         base = self._baseline(obj)
         if base is None:
@@ -163,7 +164,9 @@ class Attributes:
                     forms[name] = found.form
                 _collect(name, found, roots, parts)
         forms |= {name: _DELETED for name in base.texts if name not in names}
-        return {".attributes": roots, ".parts": parts, ".plain": json.dumps(forms) if forms else ""}
+        text = json.dumps(forms) if forms else ""
+        state = zip(_KEYS, (roots, parts, text), strict=True)
+        return {key: value for key, value in state if value}
 
     def restore(self, obj: Any, state: dict[str, Any]) -> None:
         """Set the attributes that a state has; others become again what they were made as.
@@ -218,12 +221,32 @@ class Attributes:
         attributes[key] = early.value(form, name)
 
 
+class WithAttributes:
+    """What adapters have in common whose states hold attributes: see ``LiveAdapter``."""
+
+    def __init__(self, parts: Callable[[Any], Parts]) -> None:
+        self._attributes = Attributes(parts)
+
+    def made(self, obj: Any, like: Any = None) -> object:
+        """Note the attributes of an object."""
+        return self._attributes.made(obj, like)
+
+    def warnings(self, obj: Any) -> Iterator[str]:
+        """Yield what of the attributes a resumed run will lack."""
+        return self._attributes.warnings(obj)
+
+
+def taken(state: dict[str, Any]) -> dict[str, Any]:
+    """Take what ``Attributes.state`` has returned out of a state, and return it."""
+    return {key: state.pop(key) for key in _KEYS if key in state}
+
+
 def _found_all(parts: Parts, base: _Baseline) -> Iterator[tuple[str, _Found]]:
     """Yield the attributes of an object, as one walk finds them."""
-    yield from _walked(parts, Walk(parts.names(), base.first))
+    yield from _walked(parts, AttributeWalk(parts.names(), base.first))
 
 
-def _walked(parts: Parts, walk: Walk) -> Iterator[tuple[str, _Found]]:
+def _walked(parts: Parts, walk: AttributeWalk) -> Iterator[tuple[str, _Found]]:
     for name, value in parts.attributes():
         walk.begin()
         form = walk.form(value, name)

@@ -40,7 +40,7 @@ from jobrun.values.adapters.pytree import live_adapter_of
 from jobrun.values.adapters.registry import value_adapter
 from jobrun.values.adapters.torch_tensors import is_tensor
 
-__all__ = ["PAIRS", "SEQUENCES", "Walk", "class_named", "mark_of", "named_object"]
+__all__ = ["PAIRS", "SEQUENCES", "AttributeWalk", "class_named", "mark_of", "named_object"]
 
 _SCALARS: Final = frozenset((bool, int, float, str, type(None)))
 SEQUENCES: Final[Mapping[str, type]] = {
@@ -58,22 +58,9 @@ _TRACKED: Final[Mapping[str, type]] = {
 }
 """Types that Keras puts into the place of a list, a dict and a set that is an attribute."""
 
-_STILL: Final = (
-    *(FunctionType, BuiltinFunctionType, MethodType, MethodWrapperType, ModuleType, type, Logger),
-    *(
-        date,
-        time,
-        timedelta,
-        timezone,
-        Decimal,
-        PurePath,
-        Pattern,
-        range,
-        slice,
-        np.dtype,
-        np.ufunc,
-    ),
-)
+_FUNCTIONS: Final = (FunctionType, BuiltinFunctionType, MethodType, MethodWrapperType)
+_VALUES: Final = (date, time, timedelta, timezone, Decimal, PurePath, Pattern, range, slice)
+_STILL: Final = (*_FUNCTIONS, *_VALUES, ModuleType, type, Logger, np.dtype, np.ufunc)
 """Types of which no object changes, or none that a resumed run would miss."""
 
 _STILL_MODULES: Final = frozenset(
@@ -81,7 +68,7 @@ _STILL_MODULES: Final = frozenset(
 )
 
 
-class Walk:
+class AttributeWalk:
     """One walk over attributes.
 
     ``registered`` are the names of what the owner itself saves, by id; ``first`` the places where

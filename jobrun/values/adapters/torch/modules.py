@@ -10,7 +10,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from jobrun.errors import ValueRefusedError
-from jobrun.values.adapters.attributes import ATTRIBUTES, Attributes, Parts
+from jobrun.values.adapters.attributes import Parts, WithAttributes, taken
 from jobrun.values.adapters.base import Plain
 from jobrun.values.adapters.torch_tensors import dtype_name, is_tensor, private_copy, torch
 
@@ -21,7 +21,7 @@ OTHER_OBJECT: Final = (
 )
 
 
-class ModuleAdapter:
+class ModuleAdapter(WithAttributes):
     """``torch.nn.Module``: its ``state_dict``, and what that leaves out.
 
     Keys with a dot in front, which no parameter can have, hold the rest, each only if there is
@@ -36,7 +36,7 @@ class ModuleAdapter:
     places = True
 
     def __init__(self) -> None:
-        self._attributes = Attributes(_parts)
+        super().__init__(_parts)
         self._made: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
         self._others: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
 
@@ -44,11 +44,11 @@ class ModuleAdapter:
         """See ``LiveAdapter``."""
         before = self._made.get(like) if like is not None else None
         self._made[obj] = _structure(obj, obj.state_dict()) if before is None else before
-        return self._attributes.made(obj, like)
+        return super().made(obj, like)
 
     def warnings(self, obj: Any) -> Iterator[str]:
         """See ``LiveAdapter``."""
-        yield from self._attributes.warnings(obj)
+        yield from super().warnings(obj)
         yield from self._others.pop(obj, ())
 
     def state(self, obj: Any) -> Plain:
@@ -81,7 +81,7 @@ class ModuleAdapter:
         frozen, still = listed(state.pop(".frozen", "[]")), listed(state.pop(".eval", "[]"))
         parameters, modules = dict(obj.named_parameters()), dict(obj.named_modules())
         transient = {name: (module, key) for name, module, key in _transient(obj)}
-        attributes: dict[str, Any] = {k: state.pop(k) for k in ATTRIBUTES if k in state}
+        attributes = taken(state)
         own = obj.state_dict()
         _check_tensors(own, state)
         _check_known("gradient of parameter", gradients, parameters)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
 from functools import cache
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final
@@ -12,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from jobrun.errors import ValueRefusedError
-from jobrun.values.adapters.attributes import ATTRIBUTES, Attributes, Parts
+from jobrun.values.adapters.attributes import Parts, WithAttributes, taken
 from jobrun.values.adapters.base import Plain
 from jobrun.values.adapters.torch.modules import OTHER_OBJECT, as_dict, listed, refusing
 from jobrun.values.adapters.torch_tensors import is_tensor, private_copy, torch
@@ -20,7 +19,7 @@ from jobrun.values.adapters.torch_tensors import is_tensor, private_copy, torch
 __all__ = ["GradScalerAdapter", "OptimizerAdapter", "SchedulerAdapter"]
 
 
-class OptimizerAdapter:
+class OptimizerAdapter(WithAttributes):
     """``torch.optim.Optimizer``: its ``state_dict``, and the shapes of its parameters.
 
     ``.shapes`` holds these as JSON, a list for each group; ``.attributes``, ``.parts`` and
@@ -32,15 +31,7 @@ class OptimizerAdapter:
     places = True
 
     def __init__(self) -> None:
-        self._attributes = Attributes(_parts)
-
-    def made(self, obj: Any, like: Any = None) -> object:
-        """See ``LiveAdapter``."""
-        return self._attributes.made(obj, like)
-
-    def warnings(self, obj: Any) -> Iterator[str]:
-        """See ``LiveAdapter``."""
-        return self._attributes.warnings(obj)
+        super().__init__(_parts)
 
     def state(self, obj: Any) -> Plain:
         """Return the state; tensors share the memory of the optimizer's."""
@@ -49,8 +40,8 @@ class OptimizerAdapter:
             {**group, "params": np.array(group["params"], np.int64)}  # one blob, not one for each
             for group in state["param_groups"]
         ]
-        rest = {key: value for key, value in self._attributes.state(obj).items() if value}
-        return {**state, "param_groups": groups, ".shapes": json.dumps(_shapes(obj)), **rest}
+        own = {"param_groups": groups, ".shapes": json.dumps(_shapes(obj))}
+        return {**state, **own, **self._attributes.state(obj)}
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Put the state into the optimizer; return it.
@@ -64,7 +55,7 @@ class OptimizerAdapter:
 
     def _restore(self, obj: Any, state: dict[str, Any]) -> None:
         _check_groups(listed(state.pop(".shapes", None)), _shapes(obj))
-        attributes: dict[str, Any] = {k: state.pop(k) for k in ATTRIBUTES if k in state}
+        attributes = taken(state)
         groups = [{**g, "params": [*map(int, g["params"])]} for g in state["param_groups"]]
         _load(obj, {**state, "param_groups": groups})
         numbers = [number for group in groups for number in group["params"]]
