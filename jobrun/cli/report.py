@@ -16,6 +16,7 @@ from jobrun.core.paths import typed
 
 if TYPE_CHECKING:
     from jobrun.runs.rundir import RunDir
+    from jobrun.runs.sweepdir import SweepDir
 
 __all__ = ["command"]
 
@@ -49,10 +50,11 @@ def command(runs: tuple[str, ...], output: str, watch: bool, runs_dir: str) -> N
     from jobrun.html_report.page import check_packages
 
     check_packages()
-    found = _find(runs_dir, runs)
+    subjects = _find(runs_dir, runs)
     if watch:
-        _watch(found, output)
-    size = _write(found, output)
+        _watch(subjects, output)
+    found = _runs_of(subjects)
+    size = _write(subjects, output)
     if settings().json:
         names = [typed(run.path) for run in found]
         click.echo(json.dumps({"output": typed(Path(output)), "bytes": size, "runs": names}))
@@ -60,43 +62,58 @@ def command(runs: tuple[str, ...], output: str, watch: bool, runs_dir: str) -> N
         _say(output, size)
 
 
-def _find(runs_dir: str, arguments: Sequence[str]) -> list[RunDir]:
-    """Return the runs that are named, those of sweeps included, each once."""
-    from jobrun.errors import NotFoundError
+def _find(runs_dir: str, arguments: Sequence[str]) -> list[RunDir | SweepDir]:
+    """Return the runs and sweeps that are named."""
     from jobrun.runs.find import find_run, find_sweep
 
-    found: dict[Path, RunDir] = {}
+    found: list[RunDir | SweepDir] = []
     for argument in arguments or (None,):
         sweep = find_sweep(runs_dir, argument) if argument is not None else None
-        runs = sweep.runs() if sweep is not None else [find_run(runs_dir, argument)]
-        if sweep is not None and not runs:
-            raise NotFoundError("no run of the sweep has begun", where=sweep.shown())
+        found.append(sweep or find_run(runs_dir, argument))
+    return found
+
+
+def _runs_of(subjects: Sequence[RunDir | SweepDir]) -> list[RunDir]:
+    """Return the runs, those of sweeps that have begun by now included, each once."""
+    from jobrun.errors import NotFoundError
+    from jobrun.runs.sweepdir import SweepDir
+
+    found: dict[Path, RunDir] = {}
+    for subject in subjects:
+        runs = subject.runs() if isinstance(subject, SweepDir) else [subject]
+        if not runs:
+            raise NotFoundError("no run of the sweep has begun", where=subject.shown())
         found |= {run.path.absolute(): run for run in runs}
     return list(found.values())
 
 
-def _write(runs: Sequence[RunDir], output: str, refresh: float = 0) -> int:
+def _write(subjects: Sequence[RunDir | SweepDir], output: str, refresh: float = 0) -> int:
     """Write the page; return its size in bytes."""
     from jobrun.html_report.page import page
+    from jobrun.runs.sweepdir import SweepDir
     from jobrun.storage.atomic_file import write_text
 
-    write_text(Path(output), page(runs, refresh=refresh))
+    sweeps = [subject.name for subject in subjects if isinstance(subject, SweepDir)]
+    sweep = sweeps[0] if len(subjects) == len(sweeps) == 1 else ""
+    write_text(Path(output), page(_runs_of(subjects), sweep=sweep, refresh=refresh))
     return os.path.getsize(output)
 
 
-def _watch(runs: Sequence[RunDir], output: str) -> None:
+def _watch(subjects: Sequence[RunDir | SweepDir], output: str) -> None:
     """Write the page again and again until no run is running, or Ctrl-C."""
     try:
-        _repeat(runs, output, time.sleep)
+        _repeat(subjects, output, time.sleep)
     except KeyboardInterrupt:  # the usual way to stop watching
         return
 
 
-def _repeat(runs: Sequence[RunDir], output: str, sleep: Callable[[float], None]) -> None:
+def _repeat(
+    subjects: Sequence[RunDir | SweepDir], output: str, sleep: Callable[[float], None]
+) -> None:
     first = True
-    while any(run.held() for run in runs):
+    while any(subject.held() for subject in subjects):
         begun = time.monotonic()
-        size = _write(runs, output, _REFRESH)
+        size = _write(subjects, output, _REFRESH)
         if first and not settings().quiet:
             _say(output, size)
         first = False

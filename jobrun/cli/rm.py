@@ -50,14 +50,12 @@ def _find(runs_dir: str, argument: str) -> RunDir | SweepDir:
     """Return the run or sweep of a name or path; raises UsageError for a spec."""
     from jobrun.errors import LockedError, UsageError
     from jobrun.runs.find import find_run, find_sweep
-    from jobrun.runs.sweepdir import SweepDir
 
     if argument.endswith((".yaml", ".yml")):
         hint = f"jobrun runs --spec {argument} lists its runs"
         raise UsageError(f"{argument} is a spec: name the runs to remove", hint=hint)
     target = find_sweep(runs_dir, argument) or find_run(runs_dir, argument)
-    held = target.home.held() if isinstance(target, SweepDir) else target.held()
-    if held:
+    if target.held():
         raise LockedError("it is running, and is not removed", where=target.shown())
     return target
 

@@ -17,6 +17,7 @@ from jobrun.errors import UsageError
 from jobrun.html_report.about_run import AboutRun, about_run
 from jobrun.html_report.curves import curves
 from jobrun.html_report.runs_table import runs_table
+from jobrun.report.formatting import plural
 from jobrun.runs.find import names_apart
 from jobrun.runs.overview import rows_of
 from jobrun.runs.rundir import RunDir
@@ -29,11 +30,12 @@ LOG_LINES = 4000
 _LEAST_LINES = 200
 
 
-def page(runs: Sequence[RunDir], *, refresh: float = 0) -> str:
+def page(runs: Sequence[RunDir], *, sweep: str = "", refresh: float = 0) -> str:
     """Return the report of one run or more as one HTML document.
 
-    ``refresh``: the page loads itself again after so many seconds (0: never).  Raises UsageError,
-    naming the extra, if a package is missing, and the error of a run that cannot be read.
+    ``sweep``: the name of the sweep whose runs these are.  ``refresh``: the page loads itself again
+    after so many seconds (0: never).  Raises UsageError, naming the extra, if a package is missing,
+    and the error of a run that cannot be read.
     """
     check_packages()
     lines = max(_LEAST_LINES, LOG_LINES // len(runs))
@@ -41,7 +43,7 @@ def page(runs: Sequence[RunDir], *, refresh: float = 0) -> str:
     found = [about_run(name, run, lines) for name, run in zip(names, runs, strict=True)]
     summaries = [about.summary for about in found]
     text = _template().render(
-        title=names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
+        title=_title(names, sweep),
         runs=found,
         differences=_differences(found),
         refresh=refresh,
@@ -63,6 +65,12 @@ def page(runs: Sequence[RunDir], *, refresh: float = 0) -> str:
         ),
     )
     return str(text)
+
+
+def _title(names: Sequence[str], sweep: str) -> str:
+    if sweep:
+        return f"{sweep}: {plural(len(names), 'run')}"
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def check_packages() -> None:

@@ -170,6 +170,10 @@ class SweepDir:
         """Return whether the directory holds a sweep, and can be read."""
         return os.path.isfile(self.path / SWEEP)
 
+    def held(self) -> bool:
+        """Return whether some process runs the sweep."""
+        return self.home.held()
+
     def state(self) -> SweepState:
         """Return the content of sweep.json; raises DamagedError if it cannot be read."""
         where, hint = str(self.path / SWEEP), ""

@@ -40,6 +40,7 @@ def test_a_sweep_stands_for_its_runs(call: Call, write: Call, folder: Path) -> N
     call("train", "sum.yaml", "-q")
     found = json.loads(call("report", "sum", "--json").out)
     assert [Path(run).name for run in found["runs"]] == ["step=2", "step=5"]
+    assert "<h1>sum: 2 runs</h1>" in (folder / "report.html").read_text()
 
 
 def test_a_run_that_is_not_there(call: Call, folder: Path) -> None:
@@ -55,15 +56,9 @@ def test_watching_ends_with_the_run(
     write(("return", "import time; time.sleep(0.3); return"))
     training = start("train", "sum.yaml", "--epochs", "30", apart=True)
     page = folder / "report.html"
-    run = folder / "runs" / "sum" / "run.json"
-    deadline = time.monotonic() + 50
-    while not run.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    _wait_for(folder / "runs" / "sum" / "run.json")
     watching = start("report", "sum", "--watch")
-    while not page.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    _wait_for(page)
     assert 'data-refresh="5.0"' in page.read_text()
     training.send_signal(signal.SIGINT)
     training.wait(50)
@@ -71,3 +66,34 @@ def test_watching_ends_with_the_run(
     text = page.read_text()
     assert 'data-refresh="0"' in text
     assert "interrupted" in text
+
+
+def test_watching_a_sweep_shows_the_runs_that_begin_later(
+    start: Callable[..., subprocess.Popen[str]], write: Call, folder: Path
+) -> None:
+    held = folder / "held"
+    code = (
+        "import pathlib, time\n"
+        "    while step == 5 and pathlib.Path('held').exists(): time.sleep(0.02)\n"
+        "    return total + step"
+    )
+    write(("return total + step", code))
+    spec = folder / "sum.yaml"
+    spec.write_text(spec.read_text() + "matrix: {step: [5, 2]}\n")
+    held.touch()
+    training = start("train", "sum.yaml", "--jobs", "1")
+    _wait_for(folder / "runs" / "sum" / "step=5" / "run.json")
+    watching = start("report", "sum", "--watch")
+    page = folder / "report.html"
+    _wait_for(page)
+    assert "<h1>sum: 1 run</h1>" in page.read_text()
+    held.unlink()
+    assert (training.wait(50), watching.wait(50)) == (0, 0)
+    assert "<h1>sum: 2 runs</h1>" in page.read_text()
+
+
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 50
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.05)
