@@ -5,13 +5,15 @@ ending    written                                    read
 ========  =========================================  ==========================================
 ``.npy``  an array                                   an array
 ``.txt``  numbers, one row a line; or a text         float64: one number, else an array
-``.csv``  the same with commas; a dict of columns    the same; with a header line, a dict of columns
+``.csv``  the same with commas; a dict of columns    the same; with a header line, a dict of
+                                                     columns of numbers, else of strings
 ``.json`` numbers, texts, lists, dicts, arrays       numbers, texts, lists, dicts
 ``.raw``  the bytes of an array, little endian       an array of the dtype that is given
 ========  =========================================  ==========================================
 
 Numbers are written with all their digits, so that they come back bit for bit.  ``FileForm`` gives a
-dtype other than float64, and a shape.
+dtype other than float64, and a shape.  Whole numbers that float64 would round are never read as
+such: they need a dtype, and in a column they are strings.
 """
 
 from __future__ import annotations
@@ -33,6 +35,11 @@ __all__ = ["read_file", "write_file"]
 
 Array = npt.NDArray[Any]
 
+_ROUNDED = 2.0**53
+"""From here on float64 does not hold every whole number."""
+_EXACT_DIGITS = 15
+"""Whole numbers of so many digits are exact in float64."""
+
 
 def write_file(path: Path, value: Any, form: FileForm) -> None:
     """Write a blob; raises TaskError, naming the file, for a value that the file cannot hold."""
@@ -48,7 +55,7 @@ def write_file(path: Path, value: Any, form: FileForm) -> None:
             case ".json":
                 path.write_text(json.dumps(value, default=_plain), encoding="utf-8")
             case ".txt":
-                path.write_text(_text(value, form), encoding="utf-8")
+                path.write_text(_text(value, form), encoding="utf-8", newline="")
             case _:
                 _write_csv(path, value, form)
     except (ValueError, TypeError) as error:
@@ -70,12 +77,12 @@ def read_file(path: Path, form: FileForm) -> Any:
             case ".json":
                 return json.loads(path.read_text(encoding="utf-8"))
             case ".txt" if form.dtype == "str":
-                return path.read_text(encoding="utf-8").removesuffix("\n")
+                return path.read_bytes().decode().removesuffix("\n")
             case ".txt":
                 return _numbers(path, form, None)
             case _:
                 return _read_csv(path, form)
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OSError, OverflowError) as error:
         raise TaskError(f"{path.name}, written by the program, cannot be read: {error}") from None
 
 
@@ -90,10 +97,16 @@ def _array(value: Any) -> Array:
 
 
 def _of_dtype(array: Array, form: FileForm) -> Array:
-    """Return the array in the requested dtype; raises TypeError for a cast to another kind."""
+    """Return the array in the requested dtype.
+
+    Raises TypeError for a cast to another kind, ValueError for whole numbers that do not fit.
+    """
     if form.dtype is None or form.dtype == "str":
         return array
-    return array.astype(form.dtype, casting="same_kind")
+    cast = array.astype(form.dtype, casting="same_kind")
+    if cast.dtype.kind in "iu" and not np.array_equal(cast, array):
+        raise ValueError(f"it holds whole numbers that do not fit into {form.dtype}")
+    return cast
 
 
 def _byte_order(form: FileForm) -> Literal["<", ">"]:
@@ -150,6 +163,10 @@ def _write_csv(path: Path, value: Any, form: FileForm) -> None:
         columns = [_rows(v, form) for v in value.values()]
         if any(len(row) != 1 for rows in columns for row in rows):
             raise ValueError("a column of a table is one-dimensional")
+        if len({len(rows) for rows in columns}) > 1:
+            named = zip(value, columns, strict=True)
+            lengths = ", ".join(f"{name!r} has {len(rows)}" for name, rows in named)
+            raise ValueError(f"the columns of a table are equally long: {lengths}")
         writer.writerow(value)
         for cells in zip(*columns, strict=True):
             writer.writerow([cell for row in cells for cell in row])
@@ -159,9 +176,19 @@ def _numbers(path: Path, form: FileForm, delimiter: str | None) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "loadtxt: input contained no data")
         array = np.loadtxt(path, form.dtype or np.float64, delimiter=delimiter, encoding="utf-8")
+    if form.dtype is None and np.any(np.abs(array) >= _ROUNDED):
+        _refuse_rounded(path, delimiter)
     if form.shape is None and array.ndim == 0:
         return array.item() if form.dtype is None else array[()]
     return _shaped(array, form)
+
+
+def _refuse_rounded(path: Path, delimiter: str | None) -> None:
+    """Raise ValueError if a file holds a whole number that float64 would round."""
+    cells = np.loadtxt(path, np.str_, delimiter=delimiter, encoding="utf-8", ndmin=1).flat
+    for cell in cells:
+        if _is_rounded(cell):
+            raise ValueError(f"float64 would round {cell}: name a dtype, such as int64")
 
 
 def _read_csv(path: Path, form: FileForm) -> Any:
@@ -170,6 +197,8 @@ def _read_csv(path: Path, form: FileForm) -> Any:
         header = next(reader, [])
         if all(_is_number(cell) for cell in header):
             return _numbers(path, form, ",")
+        if twice := next((name for name in header if header.count(name) > 1), None):
+            raise ValueError(f"two columns are named {twice!r}")
         rows = []
         for row in reader:
             if row and len(row) != len(header):
@@ -182,7 +211,7 @@ def _read_csv(path: Path, form: FileForm) -> Any:
 
 def _column(name: str, cells: Sequence[str], form: FileForm) -> Array:
     """Return a column of numbers if all cells are numbers, else of strings."""
-    if form.dtype is None and not all(map(_is_number, cells)):
+    if form.dtype is None and (not all(map(_is_number, cells)) or any(map(_is_rounded, cells))):
         return np.array(cells)
     array: Array = np.array(list(cells), np.str_)
     try:
@@ -202,8 +231,17 @@ def _is_of(cell: np.str_, form: FileForm) -> bool:
 
 
 def _is_number(text: str) -> bool:
+    """Return whether a cell is a number; Python's own float takes ``1_0`` and other digits too."""
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return text.isascii() and "_" not in text
+
+
+def _is_rounded(text: str) -> bool:
+    """Return whether a cell is a whole number that float64 would round."""
+    try:
+        return len(text) > _EXACT_DIGITS and int(text) != float(text)
+    except (ValueError, OverflowError):
+        return False

@@ -75,6 +75,39 @@ def test_a_text_is_a_text(tmp_path: Path) -> None:
     assert through(tmp_path / "a.txt", "x y\nz", FileForm("str")) == "x y\nz"
 
 
+def test_a_text_keeps_its_line_ends(tmp_path: Path) -> None:
+    assert through(tmp_path / "a.txt", "x\r\ny\rz", FileForm("str")) == "x\r\ny\rz"
+
+
+@pytest.mark.parametrize("ending", [".txt", ".csv"])
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**63) + 1, 2**64 - 1, 10**30 + 1])
+def test_a_whole_number_is_never_rounded(tmp_path: Path, ending: str, number: int) -> None:
+    """It was read as the nearest float64."""
+    path = tmp_path / f"a{ending}"
+    path.write_text(f"1\n{number}\n")
+    with pytest.raises(TaskError, match=f"float64 would round {number}: name a dtype"):
+        read_file(path, NO_FORM)
+    path.write_text(f"{2**53}\n{2**60}\n1e300\n")
+    assert read_file(path, NO_FORM).tolist() == [2.0**53, 2.0**60, 1e300]
+    path.write_text(f"{2**53 + 1}\n")
+    assert read_file(path, FileForm("int64")) == 2**53 + 1
+
+
+def test_a_column_of_identifiers_is_one_of_strings(tmp_path: Path) -> None:
+    """Python's float takes 2020_01 for a number, and rounds the other one."""
+    (tmp_path / "t.csv").write_text(f"month,user,n\n2020_01,{2**53 + 1},1\n2020_02,5,2\n")
+    found = read_file(tmp_path / "t.csv", NO_FORM)
+    assert found["month"].tolist() == ["2020_01", "2020_02"]
+    assert found["user"].tolist() == [str(2**53 + 1), "5"]
+    assert found["n"].tolist() == [1.0, 2.0]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b,a\n1,2,3\n")
+    with pytest.raises(TaskError, match="two columns are named 'a'"):
+        read_file(tmp_path / "t.csv", NO_FORM)
+
+
 def test_a_table_has_a_header(tmp_path: Path) -> None:
     table = {"x": np.array([1.5, 2.0]), "name": np.array(["a,b", 'q"'])}
     write_file(tmp_path / "t.csv", table, NO_FORM)
@@ -134,13 +167,23 @@ def test_folders_are_made(tmp_path: Path) -> None:
         ("a.npy", object(), "not an array of numbers"),
         ("a.json", object(), "not a JSON value"),
         ("a.csv", {"a": np.zeros((2, 2))}, "a column of a table is one-dimensional"),
-        ("a.csv", {"a": np.zeros(2), "b": np.zeros(3)}, "cannot be written"),
+        ("a.csv", {"a": np.zeros(2), "b": 1.0}, "equally long: 'a' has 2, 'b' has 1"),
     ],
 )
 def test_what_cannot_be_written(tmp_path: Path, name: str, value: Any, message: str) -> None:
     with pytest.raises(TaskError) as caught:
         write_file(tmp_path / name, value, NO_FORM)
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize(("name", "number"), [("a.raw", 300), ("a.txt", -129), ("a.csv", 128)])
+def test_a_number_that_does_not_fit_is_refused(tmp_path: Path, name: str, number: int) -> None:
+    """It was written modulo 256."""
+    with pytest.raises(TaskError, match="do not fit into int8"):
+        write_file(tmp_path / name, np.array([1, number]), FileForm("int8"))
+    (tmp_path / "t.csv").write_text(f"a\n{number}\n")
+    with pytest.raises(TaskError, match=r"t.csv, written by the program, cannot be read"):
+        read_file(tmp_path / "t.csv", FileForm("int8"))
 
 
 def test_a_dtype_that_would_change_a_value_is_refused(tmp_path: Path) -> None:
