@@ -35,6 +35,7 @@ from jobrun.core.paths import shown
 from jobrun.core.position import Position
 from jobrun.engine.attempt import Attempt
 from jobrun.engine.history import history_of
+from jobrun.engine.in_use import in_use
 from jobrun.engine.results import Results
 from jobrun.engine.resume_policy import Choice, Request
 from jobrun.engine.run import Run
@@ -127,14 +128,17 @@ class JobRunner:
         Without one it runs in this process, on a ``LocalSession``.
 
         Raises RunRefusedError if the run on disk is of another job, LockedError if another process
-        holds it, TaskError if a task fails, and the other errors of the tree; earlier checkpoints
-        stay.
+        or ``train`` holds it, UsageError if another ``train`` uses the session, TaskError if a task
+        fails, and the other errors of the tree; earlier checkpoints stay.
         """
         forbid_while_importing()
-        self._finished = None
         session = LocalSession() if session is None else session
-        attempt = self._attempt = Attempt(self._run, session)
-        with received_by(lambda text: self._run.report(Warned(text))):
+        with (
+            in_use(self, self._run.manager, session),
+            received_by(lambda text: self._run.report(Warned(text))),
+        ):
+            self._finished = None
+            attempt = self._attempt = Attempt(self._run, session)
             return self._train(session, attempt)
 
     def _train(self, session: Session, attempt: Attempt) -> int:

@@ -21,7 +21,7 @@ from jobrun.checkpoint.catalog import Catalog
 from jobrun.core.current_task import CurrentTask, task_here
 from jobrun.core.events import CheckpointSaved, EpochFinished, Event, RunEnded, Warned
 from jobrun.engine.resume_policy import Request
-from jobrun.errors import LockedError, SpecError, TaskError
+from jobrun.errors import LockedError, SpecError, TaskError, UsageError
 from jobrun.model.policy import CheckpointPolicy, Every
 
 ROWS = 100
@@ -352,6 +352,56 @@ def test_a_second_runner_is_refused_while_the_first_runs(tmp_path: Path) -> None
                 other.train(LocalSession(1))
 
     train(tmp_path / "run", Every(), report=report)
+
+
+def counting(name: str, inside: Callable[[], None]) -> Job:
+    """A job of three epochs, each of which calls ``inside``."""
+
+    def count(n: int) -> int:
+        inside()
+        return n + 1
+
+    with Job(name) as job:
+        with job.init:
+            Task(lambda: 0, out="n", name="start")
+        with job.epoch:
+            Task(count, "n", out="n")
+        job.stop(epochs=3)
+    return job
+
+
+def nothing() -> None:
+    pass
+
+
+def refused(start: Callable[[], int], kind: type[Exception], message: str) -> Callable[[], None]:
+    def inside() -> None:
+        with pytest.raises(kind, match=message):
+            start()
+
+    return inside
+
+
+def test_what_one_train_uses_no_other_does(tmp_path: Path) -> None:
+    """Two at once in one run wrote into each other's saves; in one session they hung."""
+    session, manager = LocalSession(2), CheckpointManager(tmp_path / "r")
+    again = JobRunner(counting("again", nothing))
+    cases: list[tuple[Callable[[], int], type[Exception], str]] = [
+        (lambda: runner.train(), UsageError, "this JobRunner is in train"),
+        (lambda: again.train(session), UsageError, "this session runs another job"),
+        (
+            lambda: JobRunner(counting("outer", nothing), manager).train(),
+            LockedError,
+            "held by this CheckpointManager",
+        ),
+    ]
+    for number, case in enumerate(cases):
+        held = None if number == 0 else manager
+        runner = JobRunner(counting("outer", refused(*case)), held)
+        assert runner.train(session) == 3
+        assert runner.blobs["n"] == 3
+        manager = CheckpointManager(tmp_path / f"r{number}")
+    assert again.train(session) == 3  # one after another they may
 
 
 def test_interrupt_before_anything_has_run(tmp_path: Path) -> None:
