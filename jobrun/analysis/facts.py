@@ -7,8 +7,14 @@ version with more keys finds no difference.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
+from datetime import date, time, timedelta
+from enum import Enum
+from functools import partial
+from numbers import Number
+from pathlib import PurePath
 from typing import Any
 
 from jobrun.analysis.names import step_names
@@ -20,6 +26,7 @@ from jobrun.model.policy import SessionSpec
 from jobrun.model.reporter import Reporter
 from jobrun.model.rows import ColumnNames
 from jobrun.model.shell import Shell
+from jobrun.model.task import callable_name
 
 __all__ = ["Facts", "job_facts"]
 
@@ -27,6 +34,8 @@ Facts = dict[str, Any]
 """A tree of JSON values."""
 
 _BY_TYPE = "the adapter of its type"
+_BY_REPR = (Number, bytes, date, time, timedelta, PurePath, Enum, range, slice)
+"""Types of which equal values, and no others, have one ``repr``; a datetime is a date."""
 
 
 def job_facts(job: Job) -> Facts:
@@ -137,7 +146,7 @@ def _program_facts(task: Task) -> Facts:
             place |= {"file": _plain(shell.file), "strict": shell.strict}
         return {"load": {k: v for k, v in place.items() if v is not None}}
     if not isinstance(shell, Shell):
-        return {"call": task.function_name}
+        return _call_facts(task)
     files = {
         name: form.dtype if form.shape is None else {"dtype": form.dtype, "shape": [*form.shape]}
         for name, form in shell.files.items()
@@ -146,6 +155,21 @@ def _program_facts(task: Task) -> Facts:
         return {"shell": shell.command}
     facts = {"command": shell.command, "script": shell.script, "files": files}
     return {"shell": {k: v for k, v in facts.items() if v}}
+
+
+def _call_facts(task: Task) -> Facts:
+    """Return the function that a task calls, and the arguments that a ``partial`` has bound."""
+    facts: Facts = {"call": task.function_name}
+    if isinstance(task.fn, partial):
+        bound = _bound(task.fn)
+        facts |= {"bound": bound} if bound else {}
+    return facts
+
+
+def _bound(call: partial[Any]) -> Facts:
+    """Return the arguments that a ``partial`` has bound, those by position by their number."""
+    by_position = {str(n): _plain(v) for n, v in enumerate(call.args)}
+    return {**by_position, **{k: _plain(v) for k, v in call.keywords.items()}}
 
 
 def _reader_facts(reader: Reader) -> Facts:
@@ -182,7 +206,7 @@ def _data_facts(data: Data) -> Facts:
         facts["types"] = dict(data.file.options.types)
     if data.call is not None:
         step = data.call.step
-        facts["call"] = step.function_name
+        facts |= _call_facts(step)
         facts["in"] = _arguments(step.inputs)
         facts["with"] = _plain(step.literals)
         facts["from"] = _names(data.call.columns)
@@ -232,8 +256,11 @@ def _plain(value: Any) -> Any:
     return _foreign(value)
 
 
-def _foreign(value: Any) -> str:
-    """Return the description of a value that only a job made in Python can hold."""
+def _foreign(value: Any) -> Any:
+    """Return the description of a value that only a job made in Python can hold.
+
+    Of an object whose content is unknown it is the type.
+    """
     kind = type(value)
     dtype = getattr(value, "dtype", None)
     if kind.__module__.partition(".")[0] == "numpy" and dtype is not None:
@@ -241,9 +268,23 @@ def _foreign(value: Any) -> str:
             return f"array of objects {value.shape}"
         data = hashlib.sha256(value.tobytes()).hexdigest()
         return f"array {dtype.str} {tuple(value.shape)} {data[:16]}"
+    if isinstance(value, partial):
+        return {"call": callable_name(value), "bound": _bound(value)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return _fields(value)
+    if isinstance(value, set | frozenset):
+        return [kind.__qualname__, *sorted(json.dumps(_plain(v), sort_keys=True) for v in value)]
     if callable(value):
-        module = getattr(value, "__module__", None) or kind.__module__
-        return f"{module}:{getattr(value, '__qualname__', kind.__qualname__)}"
-    if isinstance(value, int | float | complex | bytes):
+        return callable_name(value)
+    if isinstance(value, _BY_REPR):
         return f"{kind.__qualname__} {value!r}"
     return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _fields(value: Any) -> Any:
+    """Return the fields of a dataclass; of one that holds itself its type."""
+    name = callable_name(type(value))
+    try:
+        return {"": name, **{f.name: _plain(getattr(value, f.name)) for f in fields(value)}}
+    except RecursionError:
+        return name

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from jobrun.errors import Problem, SpecError, Where
@@ -22,6 +23,7 @@ __all__ = [
     "Outputs",
     "Task",
     "arguments",
+    "callable_name",
     "current_node",
     "current_tasks",
     "outputs",
@@ -66,6 +68,15 @@ class Outputs:
     form: str
     names: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+
+
+def callable_name(function: Callable[..., Any]) -> str:
+    """Return ``module:function``, of a partial that of its function, of an object its class's."""
+    while isinstance(function, partial):
+        function = function.func
+    kind = type(function)
+    module = getattr(function, "__module__", None) or kind.__module__
+    return f"{module}:{getattr(function, '__qualname__', kind.__qualname__)}"
 
 
 class Task:
@@ -164,8 +175,7 @@ class Task:
             return self.fn.command or "a script"
         if isinstance(self.fn, Load):
             return f"load of {self.fn.run if self.fn.file is None else self.fn.file}"
-        module = getattr(self.fn, "__module__", None) or type(self.fn).__module__
-        return f"{module}:{getattr(self.fn, '__qualname__', type(self.fn).__qualname__)}"
+        return callable_name(self.fn)
 
     def mark(self, *keys: str) -> Where | None:
         """Return the place in the spec of the first of ``keys`` that has one, else of the task."""

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +233,67 @@ def test_facts_of_a_job_made_in_python(changes: dict[str, Any], path: str) -> No
     assert diff.job
     assert diff.changes[0].path.startswith(path)
     assert not compare(other, job_facts(python_job(**changes)))
+
+
+@dataclass
+class Options:
+    """Constants of a task, together."""
+
+    rate: float
+    inner: Any = None
+
+
+class Kind(Enum):
+    """An enumeration."""
+
+    ONE = 1
+    TWO = 2
+
+
+LOOP = Options(1.0)
+LOOP.inner = [LOOP]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (Options(0.1), Options(0.2)),
+        (Options(0.1, [Options(1.0)]), Options(0.1, [Options(2.0)])),
+        ({1, 2}, {1, 3}),
+        (frozenset({"a"}), frozenset({"b"})),
+        (datetime(2026, 1, 1), datetime(2026, 1, 2)),
+        (Path("a"), Path("b")),
+        (Fraction(1, 3), Fraction(2, 3)),
+        (Decimal("0.1"), Decimal("0.2")),
+        (Kind.ONE, Kind.TWO),
+        (range(3), range(4)),
+        (partial(make_total, 1), partial(make_total, 2)),
+    ],
+)
+def test_constants_made_in_python_are_compared_by_their_content(old: Any, new: Any) -> None:
+    """Of these the type alone was compared: a run resumed with another value, and said nothing."""
+    one, other = (json.loads(json.dumps(job_facts(python_job(constant=v)))) for v in (old, new))
+    assert compare(one, other).job
+    assert not compare(one, job_facts(python_job(constant=old)))
+    assert json.loads(json.dumps(job_facts(python_job(constant=LOOP))))
+
+
+def scaled(total: Any, by: Any) -> None:
+    total *= by
+
+
+def test_what_a_partial_has_bound_is_part_of_the_job() -> None:
+    """Any two partials were one function, functools:partial."""
+    one = job_facts(python_job(fn=partial(scaled, by=2.0)))
+    again = job_facts(python_job(fn=partial(scaled, by=2.0)))
+    assert not compare(one, again)
+    for fn, path in (
+        (partial(scaled, by=3.0), "epoch.partial.bound.by"),
+        (partial(add_one), "epoch.partial.call"),
+    ):
+        diff = compare(one, job_facts(python_job(fn=fn)))
+        assert diff.job
+        assert diff.changes[0].path == path
 
 
 def test_arrays_are_compared_by_their_content() -> None:
