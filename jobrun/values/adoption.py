@@ -39,7 +39,7 @@ _PYTHON_KINDS: Final[dict[type, str]] = {
 _CONTAINERS: Final = frozenset({dict, OrderedDict, list, tuple})
 """Types that become trees; an OrderedDict becomes a dict, which has an order too."""
 
-_PLAIN_SUBCLASSES: Final = frozenset({"memmap", "matrix", "recarray", "chararray"})
+_PLAIN_SUBCLASSES: Final = frozenset({"memmap", "recarray", "chararray"})
 """Classes of numpy that become plain arrays; by name, since numpy 2.5 warns of the last."""
 
 _WHOLE: Final = 0x1 | 0x4 | 0x100
@@ -275,6 +275,11 @@ class _Adoption:
             raise ValueRefusedError(
                 "a masked array cannot be a blob",
                 hint="return array.filled(value), or data and mask as two blobs",
+            )
+        if isinstance(array, np.matrix):
+            raise ValueRefusedError(
+                "a numpy.matrix cannot be a blob: as an array its * would be another product",
+                hint="return np.asarray(matrix), and write @ for the product of matrices",
             )
         if not _becomes_plain(array) or array.dtype.hasobject:
             return self._once(array, lambda: Box(array, "opaque"))

@@ -264,7 +264,6 @@ _GRID = np.arange(24.0).reshape(2, 3, 4)
         _GRID[::-1],
         _GRID[0],
         np.broadcast_to(np.arange(3.0), (4, 3)),
-        np.zeros((1, 2)).view(np.matrix),
         np.char.array(["a", "b"]),
         np.frombuffer(b"\0" + np.arange(3.0).tobytes(), np.float64, offset=1),
         np.arange(3, dtype=">i4"),
@@ -371,6 +370,12 @@ def test_importing_values_warns_of_nothing() -> None:
     code = "import numpy, jobrun.values.adoption"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_matrix_is_refused() -> None:
+    """It became an array, whose * multiplies element by element, in the next task."""
+    with pytest.raises(ValueRefusedError, match=r"a numpy\.matrix cannot be a blob"):
+        adopt([np.zeros((2, 2)).view(np.matrix)])
 
 
 def test_recarrays_become_structured_arrays() -> None:
@@ -549,7 +554,7 @@ def _kept_attributes() -> Any:
 def _kept_subclass() -> Any:
     a = np.zeros(4)
     _KEPT["a"] = a
-    return np.asmatrix(a)
+    return a.view(np.recarray)
 
 
 _MAKERS = [value for name, value in list(globals().items()) if name.startswith("_kept_")]
