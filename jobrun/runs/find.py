@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobrun.checkpoint.catalog import CHECKPOINT_NAME, Catalog
 from jobrun.checkpoint.loading import is_checkpoint, none_whole
-from jobrun.core.paths import resolved
+from jobrun.core.paths import is_url, resolved
 from jobrun.core.ranking import first_best
 from jobrun.errors import (
     DamagedError,
@@ -276,6 +276,9 @@ _START = "jobrun train SPEC starts one; --runs-dir names another directory of ru
 def _refuse_path(runs_dir: str | os.PathLike[str], argument: str) -> None:
     """Raise an error that says what ``argument`` is, if it is something other than a run."""
     path = Path(argument)
+    if is_url(argument):
+        hint = "without --best, load-blobs, resume, checkpoints inspect and checkpoints verify do"
+        raise UsageError(f"this command does not read a run at a URL: {argument}", hint=hint)
     if argument and (sweep := find_sweep(runs_dir, argument)) is not None:
         runs = sweep.runs()
         hint = f"'jobrun sweep {argument}' lists them"

@@ -372,3 +372,11 @@ def test_a_run_that_cannot_be_read_hides_no_others(runs: Path) -> None:
     assert find_run("runs", "@latest").name == "one"
     assert find_run("runs", "sum.yaml").name == "one"
     assert find_run("runs", "newer").name == "newer"
+
+
+@pytest.mark.parametrize("url", ["file:///elsewhere/a", "s3://bucket/a", "memory://a"])
+def test_a_url_is_no_name_of_a_run_here(tmp_path: Path, url: str) -> None:
+    """It was "no run", with a hint that named the runs here."""
+    with pytest.raises(UsageError, match="does not read a run at a URL") as caught:
+        find_run(tmp_path, url)
+    assert "load-blobs, resume, checkpoints inspect" in caught.value.hint
