@@ -99,8 +99,8 @@ class Expression:
         """Return the value of the expression; raises MissingName if it needs a name that has none.
 
         ``or`` needs none where one of its parts is true, in either order, nor ``and`` where one is
-        false.  Comparisons with NaN are false, ``min`` and ``max`` of NaN are NaN, a division by
-        zero has the IEEE result.  Raises TaskError if a value is not a number.
+        false.  Comparisons with NaN are false (``!=`` is true), ``min`` and ``max`` of NaN are NaN,
+        a division by zero has the IEEE result.  Raises TaskError if a value is not a number.
         """
         try:
             return _value(self._body, scalars)

@@ -12,6 +12,8 @@ from jobrun.model.job import GROUPS
 __all__ = ["doubts"]
 
 _BOOLS = {"yes": "true", "on": "true", "no": "false", "off": "false", "none": "null"}
+_FLOATS = {"nan": ".nan", "inf": ".inf", "infinity": ".inf"}
+_BINARY = re.compile(r"[+-]?0[bB][01]+")
 _TUPLE = re.compile(r"\((.*,.*)\)")
 _COMMA = re.compile(r"([+-]?\d+),(\d+)")
 _GROUPED = re.compile(r"[+-]?\d+(_\d+)+(\.\d*)?")
@@ -53,19 +55,30 @@ def _arguments(node: SpecNode | None) -> Iterator[SpecNode]:
 
 
 def _strings(holder: SpecNode | None) -> Iterator[tuple[str, SpecNode]]:
-    """Yield the strings of a mapping and of lists in it, with their keys."""
+    """Yield the strings of a mapping, and of the lists and mappings in it, with their keys."""
     if holder is None or not isinstance(holder.value, dict):
         return
     for name, node in holder.value.items():
-        for entry in node.value if isinstance(node.value, list) else [node]:
-            if isinstance(entry.value, str):
-                yield str(name), entry
+        yield from ((str(name), entry) for entry in _strings_in(node))
+
+
+def _strings_in(node: SpecNode) -> Iterator[SpecNode]:
+    if isinstance(node.value, str):
+        yield node
+    elif isinstance(node.value, list | dict):
+        below = node.value.values() if isinstance(node.value, dict) else node.value
+        for entry in below:
+            yield from _strings_in(entry)
 
 
 def _meant(text: str) -> str:
     """Return how the value that a string looks like is written; empty: it looks like a string."""
     if text.lower() in _BOOLS:
         return f"write {_BOOLS[text.lower()]}"
+    if floats := _FLOATS.get(text.lower().lstrip("+-")):
+        return f"write {'-' * text.startswith('-')}{floats}"
+    if _BINARY.fullmatch(text):
+        return f"write {int(text, 2)}"
     if found := _TUPLE.fullmatch(text):
         return f"a list: [{found[1].rstrip(', ')}]"
     if found := _COMMA.fullmatch(text):

@@ -36,6 +36,7 @@ from jobrun.session.torch_views import watch_views
 from jobrun.session.unnamed_objects import check_named
 from jobrun.session.written_blobs import Written
 from jobrun.usercode.bind import bind_adapter, bind_job
+from jobrun.values.adapted import INTEGER
 from jobrun.values.borrowing import reclaim
 from jobrun.values.boxes import Box, Tree, Value, leaves, one_element
 from jobrun.values.buffers import BUFFERS
@@ -348,6 +349,8 @@ def _not_reduced(
 
 
 def _described(value: Value) -> str:
+    if value.note is INTEGER:
+        return "an integer of more than 64 bits"
     if value.note is not None:
         kind = with_article(value.note.name.rpartition(".")[2])
         return f"{kind} of {len(value.items)}" if isinstance(value, Tree) else kind

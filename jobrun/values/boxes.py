@@ -122,13 +122,17 @@ def leaves(value: Value, path: str = "") -> Iterator[tuple[str, Box]]:
 
 
 def one_element(value: Value) -> Any:
-    """Return the value as a Python number, bool or str if it has exactly one element, else None."""
+    """Return the value as a Python number, bool or str if it has exactly one element, else None.
+
+    Dates and times have none: ``item()`` of some units is a number, of others an object.
+    """
     if isinstance(value, Tree) or value.kind in ("none", "opaque", "live"):
         return None
     if value.note is not None and not is_number(value.note):
         return None
     if value.kind == "array" or value.kind == "scalar":
-        return value.value.item() if value.value.size == 1 else None
+        is_one = value.value.size == 1 and value.value.dtype.kind not in "mM"
+        return value.value.item() if is_one else None
     return value.value
 
 

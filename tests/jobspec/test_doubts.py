@@ -40,6 +40,10 @@ def found(folder: Path, value: str) -> list[str]:
         ("OFF", "write false"),
         ("None", "write null"),
         ("1_000", "write 1000"),
+        ("nan", "write .nan"),
+        ("-Inf", "write -.inf"),
+        ("Infinity", "write .inf"),
+        ("0b101", "write 5"),
         ("1/3", "write the result: nothing is computed here"),
         ("2 ** 10", "write the result: nothing is computed here"),
     ],
@@ -53,6 +57,12 @@ def test_a_string_that_looks_like_another_value(tmp_path: Path, value: str, hint
 @pytest.mark.parametrize("value", ["'no'", '"1/3"', "none of these", "a/b", "2024-01-02", "y", "x"])
 def test_a_string_that_is_meant(tmp_path: Path, value: str) -> None:
     assert found(tmp_path, value) == []
+
+
+def test_strings_at_any_depth_are_looked_at(tmp_path: Path) -> None:
+    assert found(tmp_path, "{a: [{b: no}]}")[0] == (
+        "1: 'rate' is the string 'no'; write false, or quote it if a string is meant"
+    )
 
 
 def test_the_name_of_a_var_under_with(tmp_path: Path) -> None:

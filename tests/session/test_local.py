@@ -290,6 +290,9 @@ def test_a_blob_whose_update_failed_is_not_half_readable() -> None:
         (np.zeros(3), "an array of shape (3,)"),
         (np.array(["high"]), "of dtype <U4"),
         (np.datetime64("2020-01-01"), "of dtype datetime64[D]"),
+        (np.datetime64("2020-01-01", "ns"), "of dtype datetime64[ns]"),
+        (np.timedelta64(3, "ns"), "of dtype timedelta64[ns]"),
+        (2**64, "an integer of more than 64 bits"),
     ],
 )
 def test_a_metric_that_is_no_number_is_told_as_what_it_is(value: Any, what: str) -> None:
