@@ -160,7 +160,7 @@ def _export(
         report_skipped(read.skipped)
         picked, extras, values = read.value
         write_torch(values, Path(output), strip)
-        _report_exported(output, picked, (), extras)
+        _report_exported(output, picked, {}, extras)
         return
     chosen = _read(pick_and_read, runs_dir, run, names, **which)
     report_skipped(chosen.skipped)
@@ -169,13 +169,15 @@ def _export(
     picked = [leaf for leaf in picked if leaf not in extras]
     renamed = names_in_file(picked, output, strip)
     about = {"job": record.job, "checkpoint": str(record.id), "epoch": str(record.epoch)}
-    nothing = export({renamed[leaf.name]: boxes[leaf.name] for leaf in picked}, output, about)
-    _report_exported(output, picked, [n for n in renamed if renamed[n] in nothing], extras)
+    left = export({renamed[leaf.name]: boxes[leaf.name] for leaf in picked}, output, about)
+    nothing = {n: boxes[n].kind == "none" for n in renamed if renamed[n] in left}
+    _report_exported(output, picked, nothing, extras)
 
 
 def _report_exported(
-    output: str, picked: Sequence[Leaf], nothing: Sequence[str], extras: Sequence[Leaf]
+    output: str, picked: Sequence[Leaf], nothing: Mapping[str, bool], extras: Sequence[Leaf]
 ) -> None:
+    """Report what was exported; ``nothing`` was not: True for None, else a large integer."""
     from jobrun.report.formatting import plain, plural
 
     done = [leaf.name for leaf in picked if leaf.name not in nothing]
@@ -190,8 +192,9 @@ def _report_exported(
             which = f"{first} and {more} more are" if more else f"{first} is"
             text = f"{which} no part of the state_dict (adapter {adapter!r})"
             click.echo(f"{plain(text)}, and not exported", err=True)
-    for name in nothing:
-        click.echo(f"warning: {plain(name)} is None, and is not exported", err=True)
+    for name, is_none in nothing.items():
+        what = "None" if is_none else "an integer of more than 64 bits"
+        click.echo(f"warning: {plain(name)} is {what}, and is not exported", err=True)
 
 
 def _object(

@@ -1,8 +1,8 @@
 """Export of blobs to files of other programs: ``.npz``, ``.npy``, ``.safetensors``, ``.pt``.
 
-A value that a file cannot hold is refused before any write; None, which no array file holds,
-is left out and reported.  The target's ending selects the form; a target without one, or with a
-slash at its end, is a directory of ``.npy`` files.
+A value that a file cannot hold is refused before any write; None and integers of more than 64
+bits, which no array file holds, are left out and reported.  The target's ending selects the form; a
+target without one, or with a slash at its end, is a directory of ``.npy`` files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from jobrun.core.late_imports import importing
 from jobrun.errors import UsageError
 from jobrun.storage.atomic_file import whole_file
-from jobrun.tools.inspect import Leaf, is_foreign
+from jobrun.tools.inspect import Leaf, is_foreign, large_integer
 from jobrun.values.boxes import Box
 
 __all__ = ["export", "is_folder", "names_in_file", "not_stripped"]
@@ -42,7 +42,11 @@ def export(
     ``about`` is kept if the form has a place for it (the metadata of safetensors).  Raises
     UsageError if the target cannot be written or cannot hold a value.
     """
-    values = {name: box for name, box in boxes.items() if box.kind != "none"}
+    values = {
+        name: box
+        for name, box in boxes.items()
+        if box.kind != "none" and large_integer(box) is None
+    }
     path = Path(target)
     if is_folder(target):
         _write_folder(path, values)

@@ -24,9 +24,10 @@ from jobrun.checkpoint.record import Record
 from jobrun.core.patterns import Blob, leaves_of, select
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.storage.fs import DEFAULT, Fs
+from jobrun.values.adapted import INTEGER, put_together
 from jobrun.values.boxes import Box, leaves
 
-__all__ = ["Leaf", "describe", "is_foreign", "pick", "pick_and_read", "read"]
+__all__ = ["Leaf", "describe", "is_foreign", "large_integer", "pick", "pick_and_read", "read"]
 
 Array = npt.NDArray[Any]
 Index = tuple[int | slice, ...]
@@ -131,6 +132,13 @@ def read(checkpoint: str | Path, picked: Sequence[Leaf], fs: Fs = DEFAULT) -> di
     return {leaf.name: found[leaf.name] for leaf in picked}
 
 
+def large_integer(box: Box) -> int | None:
+    """Return the integer of more than 64 bits that a value is, else None: it is kept as digits."""
+    if box.note is None or box.note.name != INTEGER.name:
+        return None
+    return int(put_together(box.note, box.value))
+
+
 # Description of a value.
 
 
@@ -139,6 +147,8 @@ def describe(box: Box, *, values: bool = False) -> dict[str, Any]:
 
     Everything is JSON but numbers that are not finite.  ``values`` requests all values.
     """
+    if (integer := large_integer(box)) is not None:
+        return {"kind": "int", "value": integer}
     if box.kind not in ("array", "scalar"):
         return {"kind": box.kind, "value": box.value}
     array = np.asarray(box.value)

@@ -123,6 +123,25 @@ def test_export(call: Call, folder: Path) -> None:
     assert np.load(folder / "out/model/w1.npy")[0, 0] == 1
 
 
+def test_an_integer_of_more_than_64_bits_is_one(call: Call, folder: Path) -> None:
+    """It was shown and exported as a string, 0x100…."""
+    with CheckpointManager(folder / "runs/m") as manager:
+        manager.save(0, {"main": {"n": 2**70, "m": [-(2**64)], "x": 1.5}})
+    result = call("load-blobs", "m", "n", "m")
+    rows = [line.split() for line in result.out.splitlines()[2:]]
+    assert rows == [["n", "int", str(2**70)], ["m/0", "int", str(-(2**64))]]
+    blobs = json.loads(call("load-blobs", "m", "n", "--json").out)["blobs"]
+    assert blobs == {"n": {"kind": "int", "value": 2**70, "adapter": "python.int"}}
+    result = call("load-blobs", "m", "-o", "out.npz")
+    assert (result.code, result.out) == (0, "1 blob written to out.npz\n")
+    assert result.err.splitlines() == [
+        "warning: n is an integer of more than 64 bits, and is not exported",
+        "warning: m/0 is an integer of more than 64 bits, and is not exported",
+    ]
+    with np.load(folder / "out.npz") as found:
+        assert list(found) == ["x"]
+
+
 @pytest.mark.usefixtures("run")
 def test_export_to_other_forms(call: Call, folder: Path) -> None:
     result = call("load-blobs", "m", "model/w1", "-o", "w é.npy")
