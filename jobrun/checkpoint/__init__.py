@@ -7,7 +7,8 @@
     part.py  part_source.py  writing.py            write a node's blobs
     reading.py                                     read them
     zarr_metadata.py  dtypes.py  fill_value.py     values as zarr arrays
-    chunk_grid.py  codecs.py  hardlinks.py         chunks: their shapes, compression, sharing
+    chunk_grid.py  codecs.py  hardlinks.py         chunks: their shapes, compression, sharing;
+    chunk_links.py  chunk_sums.py                  which are shared; their checksums
     manifest.py  record.py  block_checksums.py     the content of a part; _SUCCESS; proof of slices
     publish.py                                     whole and durable, or not at all
     integrity.py  scrub.py                         verify a file; verify whole checkpoints

@@ -52,6 +52,8 @@ class BlockChecksums:
 
     def whole(self) -> int:
         """Return the crc32c of all bytes."""
+        if not self._crcs:
+            return self._crc
         first, second, third, fourth = _tables()
         whole = 0
         for crc in self._crcs:

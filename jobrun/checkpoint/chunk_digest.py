@@ -6,28 +6,34 @@ Measured for 2 MiB in the processor's cache: 99 GB/s, where crc32c takes three t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from jobrun.core.late_imports import importing
 from jobrun.storage.fs import Buffer
 
-__all__ = ["ALGORITHM", "chunk_digest"]
+__all__ = ["ALGORITHM", "ChunkDigest"]
 
 ALGORITHM: Final = "xxh3_128"
 
 
-def chunk_digest(payload: Sequence[Buffer]) -> str:
-    """Return the digest of a payload as 32 hexadecimal digits; "" without xxhash."""
-    xxhash = _xxhash()
-    if xxhash is None:
-        return ""
-    state = xxhash.xxh3_128()
-    for data in payload:
-        state.update(data)
-    digest: str = state.hexdigest()
-    return digest
+class ChunkDigest:
+    """The digest of bytes that come in pieces of any length."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self) -> None:
+        xxhash = _xxhash()
+        self._state: Any = None if xxhash is None else xxhash.xxh3_128()
+
+    def add(self, data: Buffer) -> None:
+        """Add the bytes that follow."""
+        if self._state is not None:
+            self._state.update(data)
+
+    def digits(self) -> str:
+        """Return the digest of all bytes as 32 hexadecimal digits; "" without xxhash."""
+        return "" if self._state is None else str(self._state.hexdigest())
 
 
 @lru_cache(maxsize=1)

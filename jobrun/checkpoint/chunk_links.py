@@ -68,24 +68,41 @@ class ChunkLinks:
         self._form = form
         self.found: list[tuple[File, Entry]] = []
 
+    def may_hold(self, key: str, length: int, first: int) -> bool:
+        """Return whether a file may hold a chunk whose first block has the checksum ``first``.
+
+        So a chunk that has changed all over is written without a look at the rest of it before.
+        """
+        digits = f"{first:0{DIGITS}x}"
+        return any(
+            file.content.length == length and file.content.blocks[:DIGITS] in ("", digits)
+            for _, _, files in self._earlier
+            if (file := files.get(key)) is not None
+        )
+
     def find(self, chunk: File, payload: Sequence[Buffer]) -> str | None:
         """Return the path of a file that holds ``chunk``, whose bytes are ``payload``, or None."""
-        key, content = chunk.name, chunk.content
-        for folder, entry, files in self._earlier:
-            file = files.get(key)
-            if file is None or file.content.length != content.length:
+        for folder, _, files in self._earlier:
+            file = files.get(chunk.name)
+            if file is None or (file.length, file.crc) != (chunk.length, chunk.crc):
                 continue
-            path = f"{folder}/{key}"
-            alike = (file.length, file.crc) == (chunk.length, chunk.crc)
-            if alike and self._same(path, file, chunk, payload):
+            path = f"{folder}/{chunk.name}"
+            if self._same(path, file, chunk, payload):
                 return path
+        return None
+
+    def written(self, chunk: File) -> None:
+        """Note that a chunk was written; one that holds equal blocks has changed in part."""
+        content = chunk.content
+        for _, entry, files in self._earlier:
+            file = files.get(chunk.name)
             if (
-                entry.shape == self._form.shape
-                and content.length > 2 * FINE
+                file is not None
+                and file.content.length == content.length > 2 * FINE
+                and entry.shape == self._form.shape
                 and _has_equal_block(file.content.blocks, content.blocks)
             ):
                 self._fine[entry.path] = _fine_rows(self._form)
-        return None
 
     def find_raw(self, raw: File) -> tuple[str, File] | None:
         """Return a compressed file whose bytes were those of ``raw``, and its path; or None."""

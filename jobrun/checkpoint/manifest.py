@@ -80,8 +80,8 @@ class File(NamedTuple):
 
     The payload is the whole file, except for a chunk file, which has CHUNK_TAIL bytes more.
     ``blocks`` are the checksums of the blocks of a large payload, see ``BlockChecksums.digits``,
-    and ``digest`` is its ``chunk_digest``; both are empty if there are none.  ``raw`` describes the
-    bytes of a compressed chunk before compression, as if they were a file of its name.
+    and ``digest`` is that of ``ChunkDigest``; both are empty if there are none.  ``raw`` describes
+    the bytes of a compressed chunk before compression, as if they were a file of its name.
     """
 
     name: str

@@ -19,13 +19,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from jobrun.core.notices import notice
 from jobrun.storage.direct_io import SMALLEST, write_direct
 from jobrun.storage.regular_file import close_after_reading, open_regular, read_all, regular_size
 
-__all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "SyncAll", "file_system_type"]
+__all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "Sums", "SyncAll", "file_system_type"]
 
 T = TypeVar("T")
 Buffer = bytes | memoryview
@@ -61,6 +61,17 @@ class FsError(OSError):
         return f"{self.op} of {self.filename}: {self.strerror}" + f" ({self.code})" * bool(
             self.code
         )
+
+
+class Sums(Protocol):
+    """What is computed from the bytes of a file while they are written, and ends it."""
+
+    def see(self, start: int, data: Buffer) -> None:
+        """Take the bytes of the file from ``start`` on; some may have been seen before."""
+
+    def tail(self) -> bytes:
+        """Return what is written after all bytes, once these were seen."""
+        ...
 
 
 class Fs:
@@ -100,15 +111,20 @@ class Fs:
                 raise
         self.sync_dir(parent)
 
-    def write(self, path: str, buffers: Sequence[Buffer], *, sync: bool) -> None:
-        """Write a new file from buffers of bytes; ``sync`` makes them durable (not its name)."""
+    def write(
+        self, path: str, buffers: Sequence[Buffer], *, sync: bool, sums: Sums | None = None
+    ) -> None:
+        """Write a new file from buffers of bytes; ``sync`` makes them durable (not its name).
+
+        ``sums`` sees each of them while it is in the processor's cache, and its tail ends the file.
+        """
         op = "open"
         try:
             self.at(op, path)
             fd = os.open(path, _CREATE, 0o666)
             try:
                 self.at(op := "write", path)
-                self._write_all(fd, buffers)
+                self._write_all(fd, buffers, sums)
                 if sync:
                     self.at(op := "fsync", path)
                     os.fsync(fd)
@@ -120,11 +136,17 @@ class Fs:
         except OSError as error:
             raise FsError(op, path, error) from error
 
-    def _write_all(self, fd: int, buffers: Sequence[Buffer]) -> None:
-        left: Sequence[Buffer] = buffers
+    def _write_all(self, fd: int, buffers: Sequence[Buffer], sums: Sums | None) -> None:
+        left, done = buffers, 0
         if left and len(left[0]) >= SMALLEST:
-            first = memoryview(left[0])
-            left = _after(write_direct(fd, first, self.writev), buffers)
+            see = None if sums is None else sums.see
+            done = write_direct(fd, memoryview(left[0]), self.writev, see)
+            left = _after(done, buffers)
+        if sums is not None:
+            for data in left:
+                sums.see(done, data)
+                done += len(data)
+            left = [*left, sums.tail()]
         missing = sum(map(len, left))
         while missing:
             done = self.writev(fd, left)

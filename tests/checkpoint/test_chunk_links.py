@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.checkpoint import chunk_digest, hardlinks, writing
+from jobrun.checkpoint.block_checksums import BlockChecksums
 from jobrun.checkpoint.chunk_links import FINE
+from jobrun.checkpoint.chunk_sums import ChunkSums
 from jobrun.checkpoint.codecs import Compressor
 from jobrun.checkpoint.contents import contents, disk_use
 from jobrun.checkpoint.diff import compare
@@ -101,6 +103,36 @@ def test_a_change_in_one_place_is_found_at_the_second_time(tmp_path: Path, link:
     assert load(paths[-1]).tobytes() == array.tobytes()
     for path in paths[5:]:
         assert 0 < written(path) <= FINE + 4
+
+
+def test_a_change_at_the_start_of_a_chunk_is_found_too(tmp_path: Path) -> None:
+    array, paths = ramp(24), []
+    for k in range(4):
+        array = array.copy()
+        array[k] += 1
+        paths.append(save(tmp_path, array))
+    assert written(paths[1]) == 8 * MIB + 4
+    assert written(paths[3]) <= FINE + 4
+    assert same(Box(load(paths[3]), "array"), Box(array, "array"))
+
+
+def test_a_chunk_that_changed_all_over_is_passed_over_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checksums are those of the bytes on their way to the disk, however it is linked."""
+    seen: list[int] = []
+    real = ChunkSums.see
+
+    def see(self: ChunkSums, start: int, data: Any) -> None:
+        seen.append(len(data))
+        real(self, start, data)
+
+    monkeypatch.setattr(ChunkSums, "see", see)
+    monkeypatch.setattr(writing, "described", None)
+    for k in range(3):
+        path = save(tmp_path, ramp(24, k))
+    assert sum(seen) == 3 * 24 * MIB
+    assert same(Box(load(path), "array"), Box(ramp(24, 2), "array"))
 
 
 def test_where_all_rows_change_nothing_is_cut_finely(tmp_path: Path) -> None:
@@ -257,8 +289,14 @@ def test_without_xxhash_bytes_are_compared(tmp_path: Path, monkeypatch: pytest.M
     assert written(paths[3]) <= 2 * (FINE + 4)
 
 
+def all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the bytes of all chunks one checksum."""
+    monkeypatch.setattr(BlockChecksums, "whole", lambda self: 7)
+    monkeypatch.setattr(BlockChecksums, "digits", lambda self: "")
+
+
 def test_a_checksum_alone_links_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "_checksums", lambda *_, **__: (7, ""))
+    all_alike(monkeypatch)
     with CheckpointManager(tmp_path, link="parent") as manager:
         for k, array in enumerate((ramp(9), ramp(10), ramp(11, 1), ramp(11, 2))):
             manager.save(k, {"main": {"x": array}})
@@ -354,7 +392,7 @@ def test_a_compressed_chunk_is_not_linked_by_its_checksum_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("xxhash")
-    monkeypatch.setattr(writing, "_checksums", lambda *_, **__: (7, ""))
+    all_alike(monkeypatch)
     one = save(tmp_path, ramp(10), compress=ZSTD)
     two = save(tmp_path, ramp(10, 1), compress=ZSTD)
     assert not shares(two, one)

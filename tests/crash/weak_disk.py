@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
 
-from jobrun.storage.fs import Buffer, Fs, SyncAll
+from jobrun.storage.fs import Buffer, Fs, Sums, SyncAll
 
 __all__ = [
     "Appended",
@@ -128,12 +128,15 @@ class Recorder(Fs):
         super().mkdir(path)
         self._name(path, Node(entries={}))
 
-    def write(self, path: str, buffers: Sequence[Buffer], *, sync: bool) -> None:
-        super().write(path, buffers, sync=sync)
+    def write(
+        self, path: str, buffers: Sequence[Buffer], *, sync: bool, sums: Sums | None = None
+    ) -> None:
+        super().write(path, buffers, sync=sync, sums=sums)
+        tail = b"" if sums is None else sums.tail()
         with self._mutex:
             node = Node()
             self._name(path, node)
-            self.log.append(Written(node, b"".join(buffers)))
+            self.log.append(Written(node, b"".join([*buffers, tail])))
             if sync:
                 self.log.append(Synced(len(self.log), node))
 

@@ -131,3 +131,31 @@ def test_errors_are_told_and_nothing_is_held(disk: Path) -> None:
         with pytest.raises(FsError, match=r"write of .*: No space left on device"):
             Watched(act).write(str(disk / name), [made(3 * SMALLEST)], sync=True)
     assert (len(os.listdir("/proc/self/fd")), direct_io._free.qsize()) == before
+
+
+class Joined:
+    """Joins what it sees, and ends the file with its length."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def see(self, start: int, data: bytes | memoryview) -> None:
+        assert start <= len(self.data), "some bytes were left out"
+        self.data += bytes(data)[len(self.data) - start :]
+
+    def tail(self) -> bytes:
+        return b"%d bytes" % len(self.data)
+
+
+@pytest.mark.parametrize("size", [0, 5000, SMALLEST, 2 * SMALLEST + 12_345])
+@pytest.mark.parametrize("fault", ["", "short", "refused"])
+def test_what_is_written_is_seen_and_then_ended(size: int, fault: str, tmp_path: Path) -> None:
+    def act(number: int, past: bool) -> int | None:
+        if number == 2 and past and fault == "refused":
+            raise OSError(errno.EINVAL, "another alignment is wanted")
+        return 8192 if number == 2 and past and fault else None
+
+    data, path, sums = made(size), tmp_path / "x", Joined()
+    Watched(act).write(str(path), [data, b"padding"], sync=True, sums=sums)
+    assert sums.data == bytes(data) + b"padding"
+    assert path.read_bytes() == sums.data + sums.tail()
