@@ -16,8 +16,8 @@ from jobrun.core.position import ReaderState
 from jobrun.data.reader import Batch, RowReader
 from jobrun.session.current import TaskStoppedError
 from jobrun.session.pipe.groups import Groups
+from jobrun.session.pipe.map_steps import Prepared
 from jobrun.session.pipe.prefetch import Ahead, Turns
-from jobrun.session.stores import CallContext
 from jobrun.values.boxes import leaves
 
 __all__ = [
@@ -25,13 +25,9 @@ __all__ = [
     "InTurn",
     "Prepare",
     "PrepareGroup",
-    "Prepared",
     "ReadAhead",
     "ReadAheadInGroups",
 ]
-
-Prepared = tuple[CallContext, int]
-"""A batch for the ``do`` steps: its columns, and the number of rows left in it."""
 
 Prepare = Callable[[int, Batch], Prepared]
 """Runs the ``map`` steps on a batch and its number in the epoch."""

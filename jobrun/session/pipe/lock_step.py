@@ -23,7 +23,7 @@ from jobrun.core.position import PipeState, ReaderState
 from jobrun.errors import DataError, TaskError
 from jobrun.model.job import Pipe
 from jobrun.session.base import Control
-from jobrun.session.pipe.feed import Prepared
+from jobrun.session.pipe.map_steps import Prepared
 from jobrun.session.pipe.run import PipeEpoch, PipeRun
 from jobrun.session.stores import Stores
 from jobrun.values.boxes import Value

@@ -18,22 +18,21 @@ from dataclasses import dataclass
 from jobrun.analysis.names import Key, Reduced, StepColumns, resolve, step_names
 from jobrun.analysis.schedule import batches_between, epochs_between
 from jobrun.core.blob_paths import PathSet, overlaps
-from jobrun.core.current_task import IN_MAP, enter_batch
+from jobrun.core.current_task import enter_batch
 from jobrun.core.events import BatchesDone, Report, ignore
 from jobrun.core.position import PipeState, ReaderState
 from jobrun.data.reader import Batch, RowReader
 from jobrun.errors import DataError, TaskError, Where
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
-from jobrun.session.batch_columns import as_library, make_private, take_columns
 from jobrun.session.call import Call
 from jobrun.session.call_outputs import Write
 from jobrun.session.current import TaskStoppedError, enter, here
-from jobrun.session.pipe.feed import Feed, InTurn, Prepared, ReadAhead, ReadAheadInGroups
+from jobrun.session.pipe.feed import Feed, InTurn, ReadAhead, ReadAheadInGroups
 from jobrun.session.pipe.groups import Groups
+from jobrun.session.pipe.map_steps import MapSteps, Prepared
 from jobrun.session.pipe.prefetch import Turns
 from jobrun.session.pipe.reductions import Reductions
-from jobrun.session.pipe.row_columns import row_columns
 from jobrun.session.pipe.source import PipeReading
 from jobrun.session.stores import CallContext, Stores
 from jobrun.session.workers.pool import WorkerPool
@@ -98,9 +97,9 @@ class PipeRun:
         self.batches: int | None = None
         """Batches of an epoch, if their number is known."""
         columns = StepColumns(self._source_columns)
-        self._map = []
+        self._map_calls: list[Call] = []
         for step in pipe.map:
-            self._map.append(
+            self._map_calls.append(
                 make_call(step, f"{pipe.name}/{names[id(step)]}", columns.copy(), True)
             )
             columns.add(step.outputs.names)
@@ -112,9 +111,10 @@ class PipeRun:
             )
             for step in pipe.do
         ]
-        self._read_columns = [n for n in dict.fromkeys(self._read_names()) if n in columns]
-        self._read_once = self._columns_read_once()
-        self._row_columns = row_columns(pipe, self._source_columns)
+        read = [n for n in dict.fromkeys(self._read_names()) if n in columns]
+        self._map = MapSteps(
+            job, pipe, self._map_calls, self._source_columns, read, self._read_once(read)
+        )
         self._asked = {key for name in pipe.reduce for key in self._keys(name)}
         self._reduced = self._reduced_keys()
         self._used = {key for key in self._reduced if self._is_used(key)}
@@ -123,11 +123,11 @@ class PipeRun:
     def _read_names(self) -> Iterator[str]:
         return (a.name for step in self._pipe.do for a in step.inputs)
 
-    def _columns_read_once(self) -> list[str]:
+    def _read_once(self, read: Sequence[str]) -> list[str]:
         """Return the columns of which a ``do`` step is given one object for each batch, in all."""
         reads = Counter(name.partition("/")[0] for name in self._read_names())
         again = {a.name for step in self._pipe.do if step.retries is not None for a in step.inputs}
-        return [name for name in self._read_columns if reads[name] == 1 and name not in again]
+        return [name for name in read if reads[name] == 1 and name not in again]
 
     def _reduced_keys(self) -> dict[Key, str]:
         """Return the blobs that are reduced over an epoch, and how.
@@ -240,10 +240,10 @@ class PipeRun:
 
         def prepare(number: int, batch: Batch) -> Prepared:
             enter(place)  # it may run on another thread
-            return self._prepare(epoch, number, batch)
+            return self._map.run(epoch, number, batch)
 
         in_turn = processes is None and threads == 1 and ahead is None
-        if self._check or in_turn or (reader.light and not self._map):
+        if self._check or in_turn or (reader.light and not self._map_calls):
             return InTurn(reader, self._reading.next_few, prepare, first)
         window = _AHEAD_OF_A_THREAD * threads
         if processes is None:
@@ -254,7 +254,7 @@ class PipeRun:
 
         def prepare_group(group: Sequence[tuple[int, Batch]]) -> Iterator[Prepared]:
             enter(place)
-            return self._prepare_group(epoch, group, workers)
+            return self._map.run_group(epoch, group, workers)
 
         window = groups.begin(window, ahead, single=self._reading.calls)
         cut = control.cut
@@ -266,9 +266,9 @@ class PipeRun:
             self._workers = WorkerPool(
                 self._job,
                 self._pipe,
-                self._map,
+                self._map_calls,
                 self._source_columns,
-                (*self._read_columns, *self._row_columns.names),
+                self._map.wanted,
                 self._places,
             )
         self._workers.begin()
@@ -286,50 +286,6 @@ class PipeRun:
             text = f"pipe {self._pipe.name!r}: {field} is {value}, but must be 1 or more"
             raise DataError(text, where=self._pipe.mark(field))
         return value
-
-    def _prepare(self, epoch: int, number: int, batch: Batch) -> Prepared:
-        """Run the ``map`` steps on a batch; may be called from several threads at once."""
-        moment = CallContext(epoch, number, take_columns(batch.columns))
-        make_private(moment.columns.values())
-        if self._map:
-            enter_batch(IN_MAP)
-            self._run_map(moment)
-        return moment, self._finish(moment, number, batch.rows)
-
-    def _prepare_group(
-        self, epoch: int, group: Sequence[tuple[int, Batch]], workers: WorkerPool
-    ) -> Iterator[Prepared]:
-        """Run the ``map`` steps on batches in a worker process; yield them in order."""
-        moments = [CallContext(epoch, n, take_columns(batch.columns)) for n, batch in group]
-        enter_batch(IN_MAP)
-        for (number, batch), moment in zip(group, workers.run(moments), strict=True):
-            make_private(moment.columns.values())
-            yield moment, self._finish(moment, number, batch.rows)
-
-    def _finish(self, moment: CallContext, number: int, rows: int) -> int:
-        """Make of the columns what ``do`` steps are given; return how many rows are left."""
-        if self._map:
-            try:
-                rows = self._row_columns.left(moment.columns, rows)
-            except TaskError as error:
-                raise self._placed(error, number) from error
-        if self._pipe.reader.library is not None:
-            as_library(moment.columns, self._pipe.reader.library, self._read_once)
-        return rows
-
-    def _run_map(self, moment: CallContext) -> None:
-        """Run the ``map`` steps here."""
-        for call in self._map:
-            for (_, column), value in call.run(moment):
-                make_private([value])
-                moment.columns[column] = value
-
-    def _placed(self, error: TaskError, number: int) -> TaskError:
-        """Return the error of a batch as a whole, with pipe, node, batch and place."""
-        at = f" on node {self.node!r}" if self._job.multi_node else ""
-        text = f"pipe {self._pipe.name!r} of group {self._group!r}{at} in batch {number + 1}: "
-        where = self._pipe.mark("rows", "map", "pipe")
-        return type(error)(text + error.message, where=where, hint=error.hint)
 
     def _apply(self, prepared: Prepared, now: PipeEpoch) -> bool:
         """Run the ``do`` steps on a batch, unless no rows are left; False if it is abandoned.
