@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import click
+
 from jobrun.cli.options import RunOptions
 from jobrun.cli.running import run_job
 from jobrun.cli.signals import Signals
+from jobrun.core.plain_text import plain
 from jobrun.jobspec.resolve import dump_resolved, with_values
 from jobrun.runs.find import sweep_of_spec
-from jobrun.runs.series import fresh_name
-from jobrun.runs.sweepdir import SweepDir
 from jobrun.tools.sweep import Sweep
-from jobrun.tools.sweep_members import member_number, registered
+from jobrun.tools.sweep_members import member_number, place_of, registered
 
 __all__ = ["run_member"]
 
@@ -25,9 +26,10 @@ def run_member(sweep: Sweep, member: str, options: RunOptions, signals: Signals)
     runs_dir, name = options.runs_dir, sweep.job.name
     home = sweep_of_spec(runs_dir, name, sweep.digest)
     number = member_number(sweep.members(home), member)
-    if not options.dry_run:
-        home = registered(sweep, runs_dir)
-    home = home or SweepDir(fresh_name(runs_dir, name))
+    placed = (place_of if options.dry_run else registered)(sweep, runs_dir)
+    for line in placed.lines:
+        click.echo(plain(line), err=True)
+    home = placed.home
     chosen = sweep.members(home)[number]
     spec = with_values(sweep.spec, chosen.values)
     request = replace(

@@ -70,7 +70,10 @@ def command(
         from jobrun.jobspec.resolve import dump_resolved, load
 
         if fresh and member is not None:
-            raise click.UsageError("--member trains one run of a sweep, --fresh starts another one")
+            raise click.UsageError(
+                "--member trains one run of a sweep, --fresh starts another one; "
+                "for a new sweep of that run alone: --fresh --set VAR=VALUE, without --member"
+            )
         loaded = load(spec, sets, epochs=options.epochs, folder=code, scheduler=options.scheduler)
         if code is None:
             loaded = _with_remembered_code(loaded, options)

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from jobrun.errors import JobrunError, LockedError, UsageError, did_you_mean
@@ -19,18 +20,26 @@ from jobrun.jobspec.parsing import MAX_BYTES
 from jobrun.jobspec.resolve import dump_resolved
 from jobrun.jobspec.scalars import ScalarError, scalar, typed
 from jobrun.runs.find import sweep_of_spec
-from jobrun.runs.series import claim_after, newest_begun
+from jobrun.runs.series import claim_after, fresh_name, newest_begun
 from jobrun.runs.sweepdir import Member, SweepDir, value_text
 from jobrun.storage.regular_file import read_run_file
 from jobrun.tools.sweep import Sweep
 
-__all__ = ["member_number", "registered"]
+__all__ = ["Placed", "member_number", "place_of", "registered"]
 
 _PATIENCE = 10.0
 """The seconds for which others may write sweep.json, one after another."""
 _PAUSES = random.Random()
 """Of our own: the global generator belongs to the tasks."""
 _FEW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The directory of a sweep; ``lines`` are the reason why it is a new one beside an earlier."""
+
+    home: SweepDir
+    lines: Sequence[str] = ()
 
 
 def member_number(members: Sequence[Member], text: str) -> int:
@@ -85,7 +94,21 @@ def _means(text: str, value: Any) -> bool:
     return False
 
 
-def registered(sweep: Sweep, runs_dir: str) -> SweepDir:
+def place_of(sweep: Sweep, runs_dir: str) -> Placed:
+    """Return where ``registered`` would place a sweep; nothing is written.
+
+    Raises RunRefusedError and DamagedError.
+    """
+    home = sweep_of_spec(runs_dir, sweep.job.name, sweep.digest)
+    if home is not None and _is_registered(sweep, home):
+        return Placed(home)
+    plan = sweep.plan(home)
+    if plan.home is not None:
+        return Placed(plan.home)
+    return Placed(SweepDir(fresh_name(runs_dir, sweep.job.name)), plan.lines)
+
+
+def registered(sweep: Sweep, runs_dir: str) -> Placed:
     """Return the directory of a sweep that has all runs of the matrix; it is made if need be.
 
     Of several processes one makes it, and the others find it.  Raises LockedError if a process that
@@ -105,13 +128,14 @@ def registered(sweep: Sweep, runs_dir: str) -> SweepDir:
         time.sleep(_PAUSES.uniform(0.02, 0.2))
 
 
-def _register(sweep: Sweep, runs_dir: str) -> SweepDir | None:
+def _register(sweep: Sweep, runs_dir: str) -> Placed | None:
     """Return the directory; None if another process has made one meanwhile."""
     seen = newest_begun(runs_dir, sweep.job.name)
     home = sweep_of_spec(runs_dir, sweep.job.name, sweep.digest)
     if home is not None and _is_registered(sweep, home):
-        return home
+        return Placed(home)
     plan = sweep.plan(home)
+    lines = plan.lines
     if plan.home is None:
         run = claim_after(runs_dir, sweep.job.name, seen)
         if run is None:
@@ -128,7 +152,7 @@ def _register(sweep: Sweep, runs_dir: str) -> SweepDir | None:
         sweep.write(plan, found)
     finally:
         found.home.unlock()
-    return found
+    return Placed(found, lines)
 
 
 def _is_registered(sweep: Sweep, home: SweepDir) -> bool:

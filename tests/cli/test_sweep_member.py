@@ -99,6 +99,26 @@ def test_a_member_equals_that_of_the_whole_sweep_bit_for_bit(
     assert [row["member"] for row in found["runs"]] == [0, 1, 2, 3]
 
 
+def test_a_member_of_a_changed_finished_sweep_starts_a_new_one_and_says_so(
+    call: Call, sweep: Call, folder: Path
+) -> None:
+    sweep()
+    (folder / "go").touch()
+    call("train", "sum.yaml", "-q")
+    sweep(("{total, step}, out: total", "{total, step: first}, out: total"))
+    reason = "epoch.add.in.step: step -> first"
+    for dry in (["-n"], []):
+        found = call("train", "sum.yaml", "--member", "1", *dry)
+        assert found.code == 0, found.err
+        first, *_, last = found.err.partition("\na new sweep starts beside it\n")
+        assert first.startswith("runs/sum/step=1,first=90 is finished, and the job differs")
+        assert reason in first
+        assert "runs/sum-2/step=1,first=10" in last + found.out
+        assert (folder / "runs/sum-2").exists() == (not dry)
+    again = call("train", "sum.yaml", "--member", "0")
+    assert (again.code, "beside" in again.err) == (0, False)
+
+
 def test_killed_members_resume_and_the_sweep_finishes_the_rest(
     start: Call, jobrun: Call, call: Call, sweep: Call, folder: Path
 ) -> None:
