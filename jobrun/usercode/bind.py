@@ -2,7 +2,8 @@
 
 The spec's folder comes first on the import path.  Modules of the same name from another spec of
 this process are removed first, so that each spec gets its own; a module that is hidden by one of
-Python or of an installed package is an error that names both files.
+Python or of an installed package is an error that names both files.  Modules whose files have
+changed since they were imported are imported anew when a job is bound.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import linecache
 import os
 import shlex
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from jobrun.errors import BindError, Problem, Where, by_place, did_you_mean
 from jobrun.model.job import GROUPS, Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell
+from jobrun.usercode.imported import forget_changed, recorded
 from jobrun.usercode.reference import nameless
 from jobrun.usercode.requirements import state_needs, task_needs, upload_needs
 from jobrun.usercode.returning import check_return
@@ -46,6 +49,8 @@ Function = Callable[..., Any]
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _folders: list[str] = []
 """The folders of specs on the import path, the newest first."""
+_importing = threading.RLock()
+"""Held while a job is bound: another one's folder must not come first on the path meanwhile."""
 
 
 def bind(
@@ -79,9 +84,10 @@ def bind_object(
         hint = "a function is named module:function"
         raise BindError(f"{name!r} names no function", where=where, hint=hint)
     root = None if folder is None else os.path.abspath(folder)
-    if root is not None:
-        _activate(root)
-    return _attribute(_module(module_name, root, where), path, where)
+    with _importing:
+        if root is not None:
+            _activate(root)
+        return _attribute(_module(module_name, root, where), path, where)
 
 
 def bind_adapter(
@@ -149,6 +155,15 @@ def _bind_all(
     job: Job, folder: str | os.PathLike[str] | None, spec_dir: str | os.PathLike[str] | None
 ) -> _Found:
     """Return every function that a job names, and everything that is wrong."""
+    with _importing:
+        if folder is not None:
+            forget_changed(os.path.abspath(folder))
+        return _bind_each(job, folder, spec_dir)
+
+
+def _bind_each(
+    job: Job, folder: str | os.PathLike[str] | None, spec_dir: str | os.PathLike[str] | None
+) -> _Found:
     spec_dir = spec_dir if spec_dir is not None else folder
     bound: dict[str, Function | BindError] = {}
     errors: dict[str, BindError] = {}
@@ -298,7 +313,11 @@ def _module(name: str, folder: str | None, where: Where | None) -> ModuleType:
     if local is not None and loaded is not None and not _same(_file_of(loaded), local):
         _refuse_shadowed(local, f"the module {top!r} of {_file_of(loaded) or 'Python'}", where)
     try:
-        module = importlib.import_module(name)
+        if name in sys.modules or folder is None:
+            module = importlib.import_module(name)
+        else:
+            with recorded(folder):
+                module = importlib.import_module(name)
     except BaseException as error:
         raise _import_error(error, name, folder, where) from error
     found = sys.modules.get(top, module)

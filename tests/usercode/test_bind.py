@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -186,6 +189,33 @@ def test_two_specs_with_modules_of_one_name_each_get_their_own(tmp_path: Path) -
     assert sys.path[0] == str(two)
 
 
+def test_two_specs_in_two_threads_each_get_their_own(tmp_path: Path) -> None:
+    """The second came first on the path while the first was imported, and gave it its helper."""
+    text = "import bound_help\n\n\ndef step():\n    return bound_help.name\n"
+    bound: dict[str, Any] = {}
+    begun, ended = threading.Event(), threading.Event()
+    pausing = "import builtins\nbuiltins.pause_of_a_test()\n"
+    one = write(tmp_path / "one", bound_l=pausing + text, bound_help="name = 'one'\n")
+    two = write(tmp_path / "two", bound_l=text, bound_help="name = 'two'\n")
+
+    def pause() -> None:
+        begun.set()
+        ended.wait(0.3)  # it cannot end meanwhile
+
+    def bind_two() -> None:
+        begun.wait()
+        bound["two"] = bind("bound_l:step", two)
+        ended.set()
+
+    thread = threading.Thread(target=bind_two)
+    thread.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(builtins, "pause_of_a_test", pause, raising=False)
+        bound["one"] = bind("bound_l:step", one)
+        thread.join()
+    assert {name: step() for name, step in bound.items()} == {"one": "one", "two": "two"}
+
+
 def test_a_file_written_after_the_first_look_is_found(tmp_path: Path) -> None:
     write(tmp_path, bound_m="def f():\n    return 1\n")
     bind("bound_m:f", tmp_path)
@@ -207,6 +237,24 @@ def test_a_job_is_bound_as_a_whole(tmp_path: Path) -> None:
         Pipe({"x": "x"}, do=[Task("bound_o:g"), Task(two, "x")])
     bound = bind_job(job, tmp_path)
     assert set(bound) == {"bound_o:f", "bound_o:g"}
+
+
+def test_changed_code_is_imported_anew(tmp_path: Path) -> None:
+    """A notebook that ran its job again after a change ran the old code, and recorded the new."""
+    text = "import bound_q, bound_r\n\n\ndef step():\n    return bound_q.n, bound_r.n\n"
+    write(tmp_path, bound_p=text, bound_q="n = 1\n", bound_r="n = 1\n")
+    sys.path.insert(0, str(tmp_path))
+    own = importlib.import_module("bound_r")  # by the user's own code, to which it belongs
+    with Job("j") as job:
+        Task("bound_p:step", out="x")
+    job.stop(epochs=1)
+    assert bind_job(job, tmp_path)["bound_p:step"]() == (1, 1)
+    loaded = sys.modules["bound_q"]
+    bind_job(job, tmp_path)
+    assert sys.modules["bound_q"] is loaded
+    write(tmp_path, bound_q="n = 2000\n", bound_r="n = 2000\n")
+    assert bind_job(job, tmp_path)["bound_p:step"]() == (2000, 1)
+    assert sys.modules["bound_r"] is own
 
 
 def test_all_that_is_wrong_with_a_job_comes_at_once(tmp_path: Path) -> None:
