@@ -86,13 +86,14 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool, code: str | None) ->
     from jobrun.analysis.checks import warnings
     from jobrun.cli.specs import load_spec, shown_spec
     from jobrun.errors import JobrunError
-    from jobrun.jobspec.unused import unused_vars
+    from jobrun.jobspec.unused import unsaved_outputs, unused_vars
 
     shown = shown_spec(spec)
     try:
         loaded = load_spec(spec, sets, code=code)
         job = _job_of(loaded, import_)
-        found = [*unused_vars(loaded), *warnings(JobAnalysis(job))]
+        analysis = JobAnalysis(job)
+        found = [*unused_vars(loaded), *unsaved_outputs(loaded, analysis), *warnings(analysis)]
         if import_:
             found += _import(job, loaded)
     except JobrunError as error:

@@ -58,6 +58,10 @@ def touches(pattern: str, node: str, path: str) -> bool:
     )
 
 
+_WHY = "what an epoch writes is saved if 'init' writes it too, or checkpoint.include names it"
+"""A hint for a blob that is looked for in a checkpoint, and is not there."""
+
+
 def may_mean(pattern: str, node: str, path: str) -> bool:
     """Return whether a name or pattern means a blob, or may mean a leaf below it.
 
@@ -83,7 +87,7 @@ def select(name: str, blobs: Sequence[Blob], *, where: str = "") -> list[Blob]:
         return named
     meant = [b for b in blobs if means(name, b.node, b.path)] if is_pattern(name) else []
     if not meant:
-        hint = did_you_mean(name, [b.name for b in blobs]) or f"there are {_some(blobs)}"
+        hint = did_you_mean(name, [b.name for b in blobs]) or f"there are {_some(blobs)}; {_WHY}"
         raise NotFoundError(f"there is no blob {name!r}", where=where or None, hint=hint)
     return [b for b in meant if b.is_leaf]
 

@@ -1,16 +1,20 @@
-"""Vars of a spec that nothing reads."""
+"""What a spec names for nothing: vars that nothing reads, and values that come to nothing."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from jobrun.analysis.analysis import JobAnalysis
+from jobrun.analysis.graph import persistent
+from jobrun.core.blob_paths import overlaps
 from jobrun.errors import Problem
 from jobrun.jobspec.matrix import is_seed
 from jobrun.jobspec.resolve import Spec
 from jobrun.jobspec.source import SpecNode
+from jobrun.model.pipe import Pipe
 
-__all__ = ["idle_in_matrix", "unused_vars"]
+__all__ = ["idle_in_matrix", "unsaved_outputs", "unused_vars"]
 
 _WORDS = re.compile(r"[\w.-]+")
 _IDENTIFIERS = re.compile(r"\w+")
@@ -37,6 +41,38 @@ def idle_in_matrix(spec: Spec) -> Iterator[Problem]:
             if is_seed(name, ()):
                 hint = "take it out of 'vars': the matrix then goes over the seed of the job"
             yield Problem(text, spec.source.where(key), hint)
+
+
+def unsaved_outputs(spec: Spec, analysis: JobAnalysis) -> Iterator[Problem]:
+    """Yield a warning for each output of a task in ``epoch`` that is neither read nor saved.
+
+    A name counts as read if it stands anywhere in the spec but under the ``out`` of such tasks.
+    """
+    job = analysis.job
+    if job.checkpoint is None:
+        return
+    used, saved = set(_words_beside_outputs(spec)), persistent(analysis)
+    for task in job.groups["epoch"].tasks:
+        if isinstance(task, Pipe):
+            continue
+        kept = [path for node in job.nodes_of(task) for path in saved[node]]
+        for name in task.outputs.names:
+            path = name.rpartition(":")[2]
+            if used.isdisjoint(path.split("/")) and not any(overlaps(path, p) for p in kept):
+                text = f"{path!r} is written in each epoch, but neither read nor saved"
+                hint = f"checkpoint: {{include: [{path}]}} saves it"
+                yield Problem(text, task.mark(f"out:{name}", "out"), hint)
+
+
+def _words_beside_outputs(spec: Spec) -> Iterator[str]:
+    for section, node in spec.source.root.value.items():
+        if section != "epoch" or not isinstance(node.value, list):
+            yield from _words(node)
+            continue
+        for task in node.value:
+            for key, value in task.value.items() if isinstance(task.value, dict) else ():
+                if key != "out" or "pipe" in task.value:
+                    yield from _words(value)
 
 
 def _unused(spec: Spec) -> dict[str, SpecNode]:

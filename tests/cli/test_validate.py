@@ -222,6 +222,32 @@ def test_vars_that_nothing_reads(
     )
 
 
+def test_values_of_an_epoch_that_are_neither_read_nor_saved(
+    call: Callable[..., Any], folder: Path
+) -> None:
+    spec = (
+        "init: [{call: 'm:start', out: tree/w}]\n"
+        "epoch:\n"
+        "  - {call: 'm:f', in: {w: tree/w}, out: [tree, seen, lost, tree2/part]}\n"
+        "  - {call: 'm:g', in: {v: seen}, out: {a: given, b: told}}\n"
+        "  - pipe: {from: {v: seen}, batch: 2}\n"
+        "    do: [{call: 'm:h', in: {v}, out: loss}]\n"
+        "stop: {epochs: 1, when: told > 3}\n"
+    )
+    text = "'{}' is written in each epoch, but neither read nor saved"
+    (folder / "n.yaml").write_text(spec)
+    result = call("validate", "n.yaml")
+    assert result.code == 0
+    assert result.err == "".join(
+        f"n.yaml:{at}: warning: {text.format(name)}; checkpoint: {{include: [{name}]}} saves it\n"
+        for at, name in (("3:54", "lost"), ("3:60", "tree2/part"), ("4:43", "given"))
+    )
+    (folder / "n.yaml").write_text(spec + "checkpoint: {include: [lost, 'tree2/*', given]}\n")
+    assert call("validate", "n.yaml").err == ""
+    (folder / "n.yaml").write_text(spec + "checkpoint: false\n")
+    assert call("validate", "n.yaml").err == ""
+
+
 def test_vars_of_nodes_that_nothing_reads(call: Callable[..., Any], folder: Path) -> None:
     (folder / "n.yaml").write_text(
         "nodes: {a: {lr: 1, rate: 2}, b: {lr: 2, rate: 3}}\n"
