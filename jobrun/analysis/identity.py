@@ -77,11 +77,6 @@ class Diff:
         """Lines about what no run can resume with."""
         return tuple(str(c) for c in self.changes if c.row == "never")
 
-    @property
-    def acceptable(self) -> bool:
-        """Whether everything that makes it another job is of the row ``accept``."""
-        return all(c.row in ("free", "accept") for c in self.changes)
-
     def freed(self, groups: Iterable[str]) -> Diff:
         """Return the diff with the tasks of these groups free to change."""
         free = tuple(groups)

@@ -130,10 +130,6 @@ class Position:
 
         return replace(self, pipes=sort(self.pipes), readers=sort(self.readers))
 
-    def with_readers(self, readers: Mapping[str, ReaderState]) -> Position:
-        """Return the same position with other reader states."""
-        return replace(self, readers=dict(readers))
-
     def to_json(self) -> dict[str, Any]:
         """Return the position as JSON values."""
         return {

@@ -438,7 +438,6 @@ _NUMBER = r"[0-9][0-9. ]*"
 _Time = like(rf"^ *({_NUMBER}h *)?({_NUMBER}m *)?({_NUMBER}s *)?$", TIMES)
 _Positive = Annotated[int, Field(ge=1, json_schema_extra=_says(_COUNT))]
 _PositiveSeconds = Annotated[float, Field(gt=0, json_schema_extra=_says(TIMES))]
-Text = Annotated[str, BeforeValidator(text_of)]
 Name = Annotated[
     str,
     annotated(

@@ -9,7 +9,7 @@ an object that is assembled for it, so that a running and a resumed job see the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from jobrun.values.adapted import is_number
 from jobrun.values.adapters.base import Note
 
 __all__ = [
-    "SCALAR_KINDS",
     "Box",
     "Tree",
     "Value",
@@ -31,9 +30,6 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
-
-SCALAR_KINDS: Final = frozenset({"scalar", "bool", "int", "float", "str", "none"})
-"""Kinds of leaves that are not arrays and can be saved."""
 
 
 class Box:

@@ -1,4 +1,4 @@
-"""Plain values to stored ones and back, and the state of live objects as a stored value.
+"""The state of live objects as a stored value, and stored values as plain ones.
 
 The state of a live object is read while nothing runs that could change it: its arrays are copied
 once, into memory that an earlier save has released.  Arrays made by the adapter are not copied.
@@ -20,22 +20,14 @@ from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.buffers import BUFFERS
 from jobrun.values.views import lend
 
-__all__ = ["from_plain", "put_back", "read_state", "to_plain"]
-
-
-def from_plain(plain: Plain, made: Note | None = None) -> Value:
-    """Return ``plain`` as a stored value, with copies of its arrays; ``made`` is its note.
-
-    Arrays that are one in memory stay tied.  Raises ValueRefusedError for what is not plain.
-    """
-    value = adopt([plain], copy=BUFFERS.copy)
-    return _noted(value, made)
+__all__ = ["put_back", "read_state", "to_plain"]
 
 
 def read_state(adapter: LiveAdapter, obj: Any, meta: Meta | None = None) -> Value:
-    """Return the state of ``obj`` as a stored value.
+    """Return the state of ``obj`` as a stored value, with copies of its arrays.
 
-    Raises ValueRefusedError for what is not plain; what the adapter raises is not caught.
+    Arrays that are one in memory stay tied.  Raises ValueRefusedError for what is not plain; what
+    the adapter raises is not caught.
     """
     value = adopt([adapter.state(obj)], copy=BUFFERS.copy, live=True)
     return _noted(_without_twins(value, {}), note(adapter, {**(meta or {}), "live": True}))
@@ -61,14 +53,13 @@ def _without_twins(value: Value, made: dict[int, Tree]) -> Value:
     return tree
 
 
-def _noted(value: Value, made: Note | None) -> Value:
-    if made is not None:
-        if value.note is not None:
-            raise ValueRefusedError(
-                f"the adapter {made.name!r} gave a {value.note.name}, which is not plain",
-                hint="its state is a dict, a list, an array, a number or a string",
-            )
-        value.note = made
+def _noted(value: Value, made: Note) -> Value:
+    if value.note is not None:
+        raise ValueRefusedError(
+            f"the adapter {made.name!r} returned a {value.note.name}, which is not plain",
+            hint="its state is a dict, a list, an array, a number or a string",
+        )
+    value.note = made
     return value
 
 

@@ -130,7 +130,6 @@ def test_each_change_has_its_row(
     assert diff
     assert {c.row for c in diff.changes} == {row}
     assert (digest(before) == digest(after)) == (row == "free")
-    assert diff.acceptable == (row != "job")
     lines = diff.free if row == "free" else diff.job
     assert len(lines) == len(diff.changes)
     if line is not None:
@@ -143,12 +142,10 @@ def test_another_adapter_can_never_be_accepted(tmp_path: Path) -> None:
     after = facts(tmp_path, SPEC.replace("name: sum", with_state.replace("code:A", "code:B")))
     diff = compare(before, after)
     assert diff.never == diff.job == ("state.rows: code:A -> code:B",)
-    assert not diff.acceptable
 
 
 def test_nothing_changed(tmp_path: Path) -> None:
     assert not compare(facts(tmp_path), facts(tmp_path))
-    assert compare(facts(tmp_path), facts(tmp_path)).acceptable
 
 
 def test_the_order_of_tasks_counts_and_that_of_keys_does_not(tmp_path: Path) -> None:

@@ -83,9 +83,3 @@ def test_the_boundary_of_an_epoch() -> None:
 )
 def test_the_place_in_words(position: Position, place: str, batches: str) -> None:
     assert (position.place, position.batches) == (place, batches)
-
-
-def test_other_readers() -> None:
-    position = Position(2, ("a",), {"p": PipeState(4)})
-    moved = position.with_readers({"p": ReaderState(1)})
-    assert moved == Position(2, ("a",), {"p": PipeState(4)}, {"p": ReaderState(1)})

@@ -34,7 +34,7 @@ from jobrun.values.adapters.registry import adapter_named
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import leaves, one_element
 from jobrun.values.buffers import BUFFERS
-from jobrun.values.plain import from_plain, put_back, read_state, to_plain
+from jobrun.values.plain import put_back, read_state, to_plain
 from jobrun.values.storable import check_storable
 from jobrun.values.views import view, view_plain
 from jobrun.values.workspace import Workspace
@@ -363,7 +363,9 @@ class Contract(LiveAdapterContract):
 
 def same_bits(a: Any, b: Any) -> bool:
     """Return whether two states are the same; their arrays are tensors."""
-    return same_plain(view_plain(from_plain(a)), view_plain(from_plain(b)))
+    return same_plain(
+        view_plain(adopt([a], copy=BUFFERS.copy)), view_plain(adopt([b], copy=BUFFERS.copy))
+    )
 
 
 class TestModules(Contract):
