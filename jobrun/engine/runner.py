@@ -41,6 +41,7 @@ from jobrun.engine.resume_policy import Choice, Request
 from jobrun.engine.run import Run
 from jobrun.errors import EXIT_SIGINT, JobrunError, SpecError, WorkerLostError
 from jobrun.model.job import GROUPS, Job
+from jobrun.report.continued_files import ContinuedFiles, keeps_files
 from jobrun.session.base import Session
 from jobrun.session.local import LocalSession
 from jobrun.usercode.reference import forbid_while_importing
@@ -77,6 +78,8 @@ class JobRunner:
             raise SpecError(problems)
         request = request or _request(job, resume_from_epoch)
         shows = _usual_report() if report is None else report
+        if manager is not None and not keeps_files(shows):
+            shows = ContinuedFiles(shows)
         history = history_of(job, manager, request, lambda event: shows(masked(event)))
         self.job = job
         self.outcome: RunEnded | None = None

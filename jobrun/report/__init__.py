@@ -31,6 +31,11 @@ class Broadcast:
         self._refused: list[Report] = []
         self._lock = threading.RLock()
 
+    @property
+    def keeps_files(self) -> bool:
+        """Whether the files of the run are written by one of the reporters."""
+        return any(isinstance(reporter, RunFiles) for reporter in self._reporters)
+
     def __call__(self, event: Event) -> None:
         """Pass ``event`` on."""
         with self._lock:

@@ -51,7 +51,7 @@ class _ProgressReport:
 
     def __init__(self, how: str, files: bool, reporters: tuple[str | Report, ...]) -> None:
         self._how = how
-        self._files = files
+        self.keeps_files = files
         self._reporters = reporters
         self._open: _Open | None = None
         self._asides(Broadcast())  # raises BindError early
@@ -59,7 +59,7 @@ class _ProgressReport:
     def __call__(self, event: Event) -> None:
         """Pass ``event`` on."""
         if self._open is None:
-            self._open = _Open(self._how, self._files, self._asides)
+            self._open = _Open(self._how, self.keeps_files, self._asides)
         self._open.fan(event)
         if isinstance(event, RunEnded):
             opened, self._open = self._open, None

@@ -203,12 +203,13 @@ def _elapsed(state: RunState, head: Record | None, last: EpochRow | None) -> flo
 def rows_of(run: RunDir) -> list[EpochRow]:
     """Return the epochs of a run with their metrics.
 
-    A run without ``metrics.csv``, such as one that a script has made, has those of its checkpoints.
+    Epochs without a row in ``metrics.csv``, such as those that a script has run before it was
+    there, have those of their checkpoints.
     """
     rows = {row.epoch: row for row in read_rows(run.path / "metrics.csv")}
-    if not rows:
+    if not rows or len(rows) < max(rows):
         for record in run.records():
-            if record.at_boundary and record.metrics:
+            if record.at_boundary and record.metrics and record.epoch not in rows:
                 seconds = record.run_seconds
                 rows[record.epoch] = EpochRow(record.epoch, None, seconds, dict(record.metrics))
     return [rows[epoch] for epoch in sorted(rows)]
