@@ -17,7 +17,9 @@ Item = TypeVar("Item")
 
 _SECONDS = 2e-3
 """Seconds of work of a group, at most, unless one batch takes longer."""
-_MOST = 16
+_MOST = 64
+"""Batches of a group: with a step that does nothing a batch of 4 KiB takes 30 µs with 16, 27 with
+32, 22 with 64."""
 _BYTES = 256 << 10
 """The bytes of the batches of a group, at most, unless one batch has more."""
 

@@ -132,18 +132,20 @@ class WorkerPool:
     def _question(
         self, moments: Sequence[CallContext], tried: Sequence[int] | None = None
     ) -> Message:
-        batches = []
-        for moment in moments:
-            columns = moment.columns
-            batches.append([moment.batch, *(view(columns[name]) for name in self._sent)])
-        tried = tried or [0] * len(self._calls)
-        return {"epoch": moments[0].epoch, "tried": [*tried], "batches": batches}
+        columns = [[view(moment.columns[name]) for moment in moments] for name in self._sent]
+        return {
+            "epoch": moments[0].epoch,
+            "tried": [*(tried or [0] * len(self._calls))],
+            "numbers": [moment.batch for moment in moments],
+            "columns": columns,
+        }
 
     def _done(self, moments: Sequence[CallContext], answer: Message) -> Iterator[CallContext]:
         """Yield the batches that are done; raises the error of the first that is not."""
-        for moment, values in zip(moments, answer["columns"], strict=False):
-            for name, value in zip(self._wanted, values, strict=True):
-                moment.columns[name] = boxed(value)
+        columns = [*zip(self._wanted, answer["columns"], strict=True)]
+        for number, moment in enumerate(moments[: answer["done"]]):
+            for name, values in columns:
+                moment.columns[name] = boxed(values[number])
             yield moment
         if "failed" in answer:
             raise self._failure(*answer["failed"])

@@ -155,17 +155,21 @@ class _Steps:
 
     def run(self, request: Message) -> Message:
         """Run all steps on each batch; return the wanted columns, up to the error of one step."""
-        self._numbers = [number for number, *_ in request["batches"]]
-        found: list[list[Any]] = []
-        for number, *values in request["batches"]:
-            columns = dict(zip(self._sent, map(boxed, values), strict=True))
+        self._numbers = request["numbers"]
+        found: list[list[Any]] = [[] for _ in self._wanted]
+        for place, number in enumerate(self._numbers):
+            columns = {
+                name: boxed(values[place])
+                for name, values in zip(self._sent, request["columns"], strict=True)
+            }
             self._moment = CallContext(request["epoch"], number, columns)
-            failed = self._run(len(found), self._moment, request["tried"])
+            failed = self._run(place, self._moment, request["tried"])
             if failed is not None:
-                return {"columns": found, "failed": failed}
-            found.append([view(columns[name]) for name in self._wanted])
+                return _answer(found, place, failed)
+            for name, values in zip(self._wanted, found, strict=True):
+                values.append(view(columns[name]))
         self._moment = CallContext(request["epoch"])  # the columns are released
-        return {"columns": found}
+        return _answer(found, len(self._numbers))
 
     def _run(self, place: int, moment: CallContext, tried: list[int]) -> list[Any] | None:
         """Run all steps on the batch at a place of the request; return the error of one step."""
@@ -183,13 +187,13 @@ class _Steps:
 
     def sendable(self, found: list[list[Any]]) -> Message:
         """Return the answer up to the first column that cannot be sent, with the error of that."""
-        for place, values in enumerate(found):
-            for name, value in zip(self._wanted, values, strict=True):
+        for place, batch in enumerate(zip(*found, strict=True)):
+            for name, value in zip(self._wanted, batch, strict=True):
                 try:
                     Packed(value)
                 except UnsendableError as error:
                     failed = self._unsendable(name, error, self._numbers[place])
-                    return {"columns": found[:place], "failed": failed}
+                    return _answer([values[:place] for values in found], place, failed)
         raise AssertionError(found)
 
     def _unsendable(self, name: str, error: UnsendableError, batch: int) -> list[Any]:
@@ -287,6 +291,12 @@ def _main(kind: str, name: str) -> str:
 def _unbound(step: int, error: BindError) -> Message:
     where = list(astuple(error.where)) if isinstance(error.where, Where) else None
     return {"unbound": [step, error.message, error.hint, error.trace, where]}
+
+
+def _answer(columns: list[list[Any]], done: int, failed: list[Any] | None = None) -> Message:
+    """Return the answer to a question: the values of each column of the batches that are done."""
+    answer: Message = {"columns": columns, "done": done}
+    return answer if failed is None else {**answer, "failed": failed}
 
 
 def _failed(step: int, error: TaskError) -> list[Any]:

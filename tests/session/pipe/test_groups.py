@@ -35,12 +35,12 @@ def test_it_begins_with_single_batches_and_at_most_doubles() -> None:
     for group in taken:
         seen.append(len(group))
         groups.took(len(group), 1e-9, 8)
-    assert seen == [1, 2, 4, 8, 16, 16, 16, 16, 16, 5]
+    assert seen == [1, 2, 4, 8, 16, 32, 37]
 
 
 @pytest.mark.parametrize(
     ("seconds", "size", "expected"),
-    [(1e-5, 8, 16), (0.4e-3, 8, 5), (1.9e-3, 8, 1), (1, 8, 1), (1e-5, 64 << 10, 4), (0, 9**9, 1)],
+    [(1e-5, 8, 64), (0.4e-3, 8, 5), (1.9e-3, 8, 1), (1, 8, 1), (1e-5, 64 << 10, 4), (0, 9**9, 1)],
 )
 def test_a_group_takes_little_time_and_memory(seconds: float, size: int, expected: int) -> None:
     assert sizes(learned(size, seconds)) == {expected}
@@ -48,7 +48,7 @@ def test_a_group_takes_little_time_and_memory(seconds: float, size: int, expecte
 
 def test_groups_become_small_again() -> None:
     groups = learned()
-    groups.took(16, 1.0, 8)
+    groups.took(64, 1.0, 8)
     assert sizes(groups) == {1}
 
 
@@ -57,7 +57,7 @@ def test_none_has_two_where_reading_may_wait() -> None:
     assert groups.begin(4, None, single=True) == 4
     assert sizes(groups) == {1}
     groups.begin(4, None, single=False)
-    assert sizes(groups) == {16}
+    assert sizes(groups) == {20}
 
 
 @pytest.mark.parametrize("ahead", range(1, 200))

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.session.workers.wire import Packed, UnsendableError, unpack
+from jobrun.values.buffers import copy_array
 
 
 def sent(value: Any) -> Any:
@@ -144,3 +145,32 @@ def test_an_array_at_two_places_is_one_object_again() -> None:
     assert found["a"] is not found["c"]
     assert found["a"] is not found["d"]
     assert packed.size == 2 * 64 + 24  # a, c and d
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_list_of_arrays_of_one_dtype_and_shape(
+    dtype: Any, shape: tuple[int, ...], order: Any
+) -> None:
+    known = np.dtype(dtype)
+    size = int(np.prod(shape)) * known.itemsize
+    noise = np.random.default_rng(1).integers(0, 2, (3, max(1, size)), np.uint8)
+    rows = [np.ndarray(shape, known, each, order=order) for each in noise]
+    found = sent([rows, {"again": rows[1]}, [rows[0], rows[0]]])
+    assert same(found[0], [copy_array(row) for row in rows])
+    assert all(not each.flags.writeable and each.flags.aligned for each in found[0])
+    if size:
+        assert found[1]["again"] is found[0][1]
+        assert found[2][0] is found[2][1] is found[0][0]
+
+
+def test_a_list_of_arrays_that_differ() -> None:
+    rows: list[Any] = [np.arange(3), np.arange(2), np.arange(3.0), np.zeros((1, 3)), "a", None]
+    assert same(sent(rows), rows)
+    assert same(sent(rows[:1]), rows[:1])
+
+
+def test_the_columns_of_many_batches_are_described_once() -> None:
+    few, many = (Packed([*np.zeros((count, 512))]) for count in (2, 64))
+    assert len(json.dumps(many.node)) <= len(json.dumps(few.node)) + 1
