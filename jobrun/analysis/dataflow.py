@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
+from jobrun.analysis.accesses import Access, access
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import reads_across
-from jobrun.analysis.names import Access, access, resolve
+from jobrun.analysis.names import resolve
 from jobrun.core.blob_paths import Key, PathMap, PathSet, same_leaves
 from jobrun.data.formats import format_of
 from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all

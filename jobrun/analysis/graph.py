@@ -1,4 +1,4 @@
-"""The plan of a group, from the accesses of its tasks; and the blobs that persist.
+"""The plan of a group, from the accesses of its tasks.
 
 Two tasks are ordered if one writes what the other reads or writes (a tree overlaps its leaves), in
 the order of the spec, or by ``after``; nothing else orders them.  So every schedule of a plan has
@@ -10,40 +10,26 @@ what another writes, a *gather* unit before them collects the inputs of all.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from jobrun.analysis.accesses import Access
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.names import Access
+from jobrun.analysis.cycles import separate_cycles
 from jobrun.core.blob_paths import (
     Key,
     PathMap,
-    PathSet,
-    levels,
-    outermost,
-    overlaps,
     same_leaves,
-    trees_of,
 )
-from jobrun.core.patterns import touches
-from jobrun.core.position import Position
 from jobrun.errors import Problem, SpecError
 from jobrun.model.job import Job, Task, TaskGroup
 
-__all__ = [
-    "BlobUse",
-    "Plan",
-    "Unit",
-    "live_scratch",
-    "make_plan",
-    "needs_gathering",
-    "persistent",
-    "ranks",
-    "setup_blobs",
-    "unit_key",
-]
+__all__ = ["BlobUse", "Plan", "Unit", "make_plan", "needs_gathering", "unit_key"]
+
+_MOST_CYCLES = 10
+_MOST_SHOWN = 20
+"""The largest number of units of a cycle that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +86,7 @@ def make_plan(job: Job, group: TaskGroup, analysis: JobAnalysis | None = None) -
         builder.add(task)
     builder.add_after()
     plan = builder.plan()
-    cycles = list(islice(_separate_cycles(plan.successors), _MOST_CYCLES))
+    cycles = list(islice(separate_cycles(plan.successors), _MOST_CYCLES))
     if cycles:
         raise SpecError([_cycle_problem([plan.units[i] for i in cycle]) for cycle in cycles])
     return plan
@@ -243,86 +229,6 @@ class BlobUse:
         self._writers[key] = unit
 
 
-_MOST_CYCLES = 10
-_MOST_SEARCHED = 100_000
-"""The largest number of units from which a shorter cycle is searched."""
-
-
-def shortest_cycle(successors: Sequence[Sequence[int]]) -> list[int]:
-    """Return the units of a shortest cycle, or an empty list.
-
-    The search starts only from units that can be on a cycle: those left after removing, repeatedly,
-    all without predecessors or successors.  Of very many, only the first are tried, so that the
-    time stays linear; the result is then a cycle, but not always a shortest one.
-    """
-    left = _core(successors)
-    best: list[int] = []
-    for start in sorted(left):
-        if start in successors[start]:
-            return [start]
-    for start in sorted(left)[: max(1, _MOST_SEARCHED // (len(left) + 1))]:
-        path = _path_back(start, successors, left)
-        if path and (not best or len(path) < len(best)):
-            best = path
-            if len(best) <= 2:
-                break
-    return best
-
-
-def _separate_cycles(successors: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Yield short cycles that share no unit, each found without the units of those before."""
-    gone: set[int] = set()
-    while cycle := shortest_cycle(successors):
-        yield cycle
-        gone.update(cycle)
-        successors = [
-            [] if unit in gone else [other for other in after if other not in gone]
-            for unit, after in enumerate(successors)
-        ]
-
-
-def _core(successors: Sequence[Sequence[int]]) -> set[int]:
-    """Return the units that are left after peeling off sources, then sinks."""
-    predecessors: list[list[int]] = [[] for _ in successors]
-    for unit, after in enumerate(successors):
-        for other in after:
-            predecessors[other].append(unit)
-    left = set(range(len(successors)))
-    for into, out in ((predecessors, successors), (successors, predecessors)):
-        waits = {u: sum(o in left for o in into[u]) for u in left}
-        ready = deque(u for u, n in waits.items() if n == 0)
-        while ready:
-            unit = ready.popleft()
-            left.discard(unit)
-            for other in out[unit]:
-                if other in left:
-                    waits[other] -= 1
-                    if waits[other] == 0:
-                        ready.append(other)
-    return left
-
-
-def _path_back(start: int, successors: Sequence[Sequence[int]], left: set[int]) -> list[int]:
-    """Return the shortest path from ``start`` back to itself, breadth first."""
-    came_from: dict[int, int] = {}
-    queue = deque([start])
-    while queue:
-        unit = queue.popleft()
-        for other in successors[unit]:
-            if other == start:
-                path = [unit]
-                while path[-1] != start:
-                    path.append(came_from[path[-1]])
-                return path[::-1]
-            if other in left and other not in came_from:
-                came_from[other] = unit
-                queue.append(other)
-    return []
-
-
-_MOST_SHOWN = 20
-
-
 def _cycle_problem(units: Sequence[Unit]) -> Problem:
     """Return the problem of a cycle, with the reason why each unit waits for the one before."""
     names = [u.key for u in units[:_MOST_SHOWN]]
@@ -348,86 +254,3 @@ def _reason(unit: Unit, before: Unit) -> str:
             if same_leaves(key, other):
                 return f"uses {key[1]!r} after {before.key}"
     return f"waits for {before.key}"
-
-
-def live_scratch(
-    plan: Plan, position: Position, watched: Mapping[str, Collection[str]]
-) -> dict[str, list[str]]:
-    """Return the scratch still to be read if a group is cut at ``position``, per node.
-
-    That is: what finished tasks wrote and unfinished ones read; all outputs of an unfinished pipe;
-    and the ``watched`` paths, which are read at the end of the epoch.
-    """
-    done = set(position.tasks)
-    wanted: dict[str, set[str]] = {node: set(paths) for node, paths in watched.items()}
-    written: dict[str, dict[str, None]] = {}
-    for unit in plan.units:
-        started = unit.key in position.pipes
-        if unit.key not in done:
-            for node, path in unit.access.reads:
-                wanted.setdefault(node, set()).add(path)
-        if unit.key in done or started:
-            for node, path in unit.access.writes:
-                written.setdefault(node, {})[path] = None
-                if started:
-                    wanted.setdefault(node, set()).add(path)
-    return {
-        node: [p for p in paths if any(overlaps(p, w) for w in wanted.get(node, ()))]
-        for node, paths in written.items()
-    }
-
-
-# What persists.
-
-
-def setup_blobs(analysis: JobAnalysis) -> dict[str, tuple[str, ...]]:
-    """Return the paths that ``setup`` writes, per node."""
-    return _minimal(analysis.job, analysis.writes_of("setup"))
-
-
-def persistent(analysis: JobAnalysis) -> dict[str, tuple[str, ...]]:
-    """Return the paths whose values are saved, per node, in the order of the spec.
-
-    What ``state`` names, every blob that ``init`` writes itself or a part of it, every blob of
-    ``epoch`` that a later group reads, and what ``checkpoint.include`` adds.  A name that ``epoch``
-    writes whole replaces the tree whose parts persist, so it persists in their place.  The rule is
-    data flow, never a name.
-    """
-    job = analysis.job
-    later = PathSet(
-        k
-        for group in ("download", "exit")
-        for _, copies in analysis.units_of(group)
-        for _, a in copies
-        for k in (*a.reads, *a.best)
-    )
-    include = job.checkpoint.include if job.checkpoint else ()
-
-    def wanted(key: Key) -> bool:
-        return later.touches(key) or any(touches(pattern, *key) for pattern in include)
-
-    epoch = dict.fromkeys(analysis.writes_of("epoch"))
-    kept = dict.fromkeys((*analysis.writes_of("init"), *filter(wanted, epoch)))
-    replaced = {(node, tree) for node, path in kept for tree in trees_of(path)}
-    setup = set(analysis.writes_of("setup"))
-    whole = (key for key in epoch if key in replaced)
-    made = (k for k in (*kept, *whole) if k not in setup)
-    return _minimal(job, (*analysis.live.saved, *made))
-
-
-def ranks(analysis: JobAnalysis) -> dict[str, dict[str, int]]:
-    """Per node, the order in which the spec first writes each leaf of a tree."""
-    found: dict[str, dict[str, int]] = {n: {} for n in analysis.job.nodes}
-    for group in analysis.job.groups:
-        for node, path in analysis.writes_of(group):
-            for level in reversed([*levels(path)]):
-                found[node].setdefault(level, len(found[node]))
-    return found
-
-
-def _minimal(job: Job, keys: Iterable[Key]) -> dict[str, tuple[str, ...]]:
-    """Per node the paths without those that lie below another, in order."""
-    paths: dict[str, list[str]] = {n: [] for n in job.nodes}
-    for node, path in keys:
-        paths[node].append(path)
-    return {node: outermost(own) for node, own in paths.items()}

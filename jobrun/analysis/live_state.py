@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from jobrun.analysis.accesses import Accesses
-from jobrun.analysis.names import Access
+from jobrun.analysis.accesses import Access, Accesses
 from jobrun.core.blob_paths import Key, PathSet, covers
 from jobrun.model.job import GROUPS, Job, Pipe
 

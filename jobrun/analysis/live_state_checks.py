@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jobrun.analysis.accesses import Access
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import read_mark, reader_names
 from jobrun.analysis.live_state import LiveState
-from jobrun.analysis.names import Access
 from jobrun.core.blob_paths import covers, overlaps
 from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
 from jobrun.model.job import GENERATORS, GROUPS, Job, Pipe, Task

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import Unit
-from jobrun.analysis.names import Key, resolve
-from jobrun.core.blob_paths import overlaps
+from jobrun.analysis.names import resolve
+from jobrun.core.blob_paths import Key, overlaps
 from jobrun.errors import Problem
 from jobrun.model.job import GROUPS, Job, Pipe
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.names import Key, key_of
-from jobrun.core.blob_paths import overlaps
+from jobrun.analysis.names import key_of
+from jobrun.core.blob_paths import Key, overlaps
 from jobrun.errors import Problem
 from jobrun.model.job import GROUPS, Job, Pipe, Task
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobrun.analysis.names import access, key_of, step_names
+from jobrun.analysis.accesses import access
+from jobrun.analysis.names import key_of, step_names
 from jobrun.conditions.decision import ConditionState
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import TaskError, Where

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.graph import BlobUse, Plan, Unit, make_plan, persistent
-from jobrun.analysis.names import Key, step_names
-from jobrun.core.blob_paths import overlaps
+from jobrun.analysis.graph import BlobUse, Plan, Unit, make_plan
+from jobrun.analysis.names import step_names
+from jobrun.analysis.persistence import persistent
+from jobrun.core.blob_paths import Key, overlaps
 from jobrun.core.text import duration
 from jobrun.model.job import GROUPS, Job, Pipe, Task
 from jobrun.model.options import Load

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from jobrun.analysis.checks import warnings
-from jobrun.analysis.graph import live_scratch, persistent
 from jobrun.analysis.metrics import metric_names
+from jobrun.analysis.persistence import live_scratch, persistent
 from jobrun.checkpoint.record import Record
 from jobrun.conditions.decision import ConditionState
 from jobrun.conditions.endless import first_none, never_ends

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.graph import persistent
+from jobrun.analysis.persistence import persistent
 from jobrun.core.blob_paths import overlaps
 from jobrun.errors import Problem
 from jobrun.jobspec.matrix import is_seed

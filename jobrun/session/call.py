@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobrun.analysis.names import Key, Reduced, resolve
-from jobrun.core.blob_paths import PathSet, levels
+from jobrun.analysis.accesses import Reduced
+from jobrun.analysis.names import resolve
+from jobrun.core.blob_paths import Key, PathSet, levels
 from jobrun.core.events import Warned
 from jobrun.core.forked import PROCESS, end_if_forked
 from jobrun.core.rng import make_rng

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobrun.analysis.names import Key
+from jobrun.core.blob_paths import Key
 from jobrun.errors import TaskError, ValueRefusedError
 from jobrun.model.job import Argument, Task
 from jobrun.session.stores import CallContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from jobrun.analysis.names import Key
+from jobrun.core.blob_paths import Key
 from jobrun.errors import TaskError, did_you_mean_or_all, with_article
 from jobrun.model.task import Outputs
 from jobrun.usercode.returning import FORGOTTEN

@@ -12,8 +12,9 @@ import numpy as np
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import inner_steps, pipe_of_last_batch
-from jobrun.analysis.graph import Plan, persistent, ranks, setup_blobs
+from jobrun.analysis.graph import Plan
 from jobrun.analysis.names import key_of
+from jobrun.analysis.persistence import persistent, ranks, setup_blobs
 from jobrun.checkpoint.part_source import BlobSource
 from jobrun.checkpoint.reading import read_part
 from jobrun.core.blob_paths import PathSet, outermost

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from jobrun.analysis.dataflow import inner_steps
-from jobrun.analysis.names import Key, resolve
-from jobrun.core.blob_paths import overlaps
+from jobrun.analysis.names import resolve
+from jobrun.core.blob_paths import Key, overlaps
 from jobrun.errors import with_article
 from jobrun.model.job import GROUPS, Argument, Job, Pipe, Task
 from jobrun.usercode.returning import FORGOTTEN, place_of, returns_by_accident

@@ -16,8 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import pairwise
 
 from jobrun.analysis.graph import Plan
-from jobrun.analysis.names import Key
-from jobrun.core.blob_paths import overlaps
+from jobrun.core.blob_paths import Key, overlaps
 from jobrun.errors import TaskError
 from jobrun.session.scheduler import Dag
 from jobrun.values.boxes import Box, Value

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from jobrun.analysis.accesses import access
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import KEEP_CHANGES, inner_steps
 from jobrun.analysis.graph import Plan
-from jobrun.analysis.names import Key, access, resolve
-from jobrun.core.blob_paths import PathSet, overlaps
+from jobrun.analysis.names import resolve
+from jobrun.core.blob_paths import Key, PathSet, overlaps
 from jobrun.errors import TaskError, Where
 from jobrun.model.job import Task
 from jobrun.session.object_order import ObjectOrder

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jobrun.analysis.names import Key, Reduced
+from jobrun.analysis.accesses import Reduced
+from jobrun.core.blob_paths import Key
 from jobrun.session.generators import Generators
 from jobrun.session.live_objects import LiveObjects
 from jobrun.session.written_blobs import Written

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from jobrun.analysis.dataflow import write_mark
 from jobrun.analysis.graph import Plan, Unit
-from jobrun.analysis.names import Key
 from jobrun.analysis.pinned import Pins
 from jobrun.analysis.schedule import epochs_between
+from jobrun.core.blob_paths import Key
 from jobrun.core.events import (
     GroupFinished,
     GroupStarted,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from jobrun.analysis.names import Key
+from jobrun.core.blob_paths import Key
 
 __all__ = ["Written"]
 

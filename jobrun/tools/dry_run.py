@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.graph import make_plan, persistent
+from jobrun.analysis.graph import make_plan
+from jobrun.analysis.persistence import persistent
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import Record
 from jobrun.conditions.base import Condition

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from jobrun.analysis import accesses
+from jobrun.analysis.accesses import Access, access
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import check
-from jobrun.analysis.names import Access, access
 from jobrun.model.job import Job, Node, Pipe, Task
 
 

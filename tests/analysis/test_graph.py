@@ -9,19 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobrun.analysis.accesses import access
 from jobrun.analysis.analysis import JobAnalysis
-from jobrun.analysis.graph import (
-    Plan,
-    live_scratch,
-    make_plan,
-    persistent,
-    ranks,
-    setup_blobs,
-    shortest_cycle,
-    unit_key,
-)
-from jobrun.analysis.names import Key, access
-from jobrun.core.blob_paths import covers, overlaps
+from jobrun.analysis.cycles import shortest_cycle
+from jobrun.analysis.graph import Plan, make_plan, unit_key
+from jobrun.analysis.persistence import live_scratch, persistent, ranks, setup_blobs
+from jobrun.core.blob_paths import Key, covers, overlaps
 from jobrun.core.position import PipeState, Position
 from jobrun.errors import SpecError
 from jobrun.model.job import Job, Node, Pipe, Task

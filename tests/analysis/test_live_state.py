@@ -8,7 +8,8 @@ import pytest
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import check, warnings
-from jobrun.analysis.graph import make_plan, persistent
+from jobrun.analysis.graph import make_plan
+from jobrun.analysis.persistence import persistent
 from jobrun.model.job import Job, Node, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.policy import CheckpointPolicy, Compress

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from jobrun.analysis.names import StepColumns, access, resolve, step_names
+from jobrun.analysis.accesses import access
+from jobrun.analysis.names import StepColumns, resolve, step_names
 from jobrun.model.job import Job, Node, Pipe, Task
 
 MAIN = "main"

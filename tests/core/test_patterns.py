@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobrun import CheckpointManager, CheckpointPolicy, Job, Node, Task, load_blobs
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import warnings
-from jobrun.analysis.graph import persistent
+from jobrun.analysis.persistence import persistent
 from jobrun.checkpoint.codecs import choose
 from jobrun.core.patterns import Blob, leaves_of, may_mean, means, select, touches
 from jobrun.errors import NotFoundError

@@ -16,7 +16,7 @@ import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, LocalSession, Pipe, Task
 from jobrun.analysis import accesses
-from jobrun.analysis.names import Access, access
+from jobrun.analysis.accesses import Access, access
 from jobrun.checkpoint.catalog import Catalog
 from jobrun.core.current_task import CurrentTask, task_here
 from jobrun.core.events import CheckpointSaved, EpochFinished, Event, RunEnded, Warned

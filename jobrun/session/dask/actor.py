@@ -20,7 +20,7 @@ from distributed import get_worker
 from distributed.protocol.serialize import serialize_bytes
 
 from jobrun._version import __version__
-from jobrun.analysis.names import Key
+from jobrun.core.blob_paths import Key
 from jobrun.core.position import Position
 from jobrun.errors import JobrunError, UsageError, WorkerLostError
 from jobrun.session.base import Control

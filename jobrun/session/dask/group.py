@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 
-from jobrun.analysis.graph import Unit, ranks
-from jobrun.analysis.names import Key, Reduced
+from jobrun.analysis.accesses import Reduced
+from jobrun.analysis.graph import Unit
+from jobrun.analysis.persistence import ranks
 from jobrun.analysis.schedule import epochs_between
+from jobrun.core.blob_paths import Key
 from jobrun.core.position import Position
 from jobrun.errors import TaskError
 from jobrun.model.job import Pipe

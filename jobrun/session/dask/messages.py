@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jobrun.analysis.names import Key, Reduced
+from jobrun.analysis.accesses import Reduced
+from jobrun.core.blob_paths import Key
 from jobrun.core.events import Event
 from jobrun.core.position import PipeState, Position, ReaderState
 from jobrun.errors import WorkerLostError

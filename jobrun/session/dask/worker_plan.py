@@ -37,9 +37,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+from jobrun.analysis.accesses import Access, Reduced
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import BlobUse, Plan, Unit, make_plan, needs_gathering, unit_key
-from jobrun.analysis.names import Access, Key, Reduced
+from jobrun.core.blob_paths import Key
 from jobrun.model.job import Job, Pipe, Task, TaskGroup
 from jobrun.session.scheduler import Dag
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobrun.analysis.names import Key, key_of
+from jobrun.analysis.names import key_of
 from jobrun.checkpoint.part import PartSummary
+from jobrun.core.blob_paths import Key
 from jobrun.errors import TaskError
 from jobrun.model.job import Job
 from jobrun.model.policy import Compress

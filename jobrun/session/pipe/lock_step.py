@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from jobrun.analysis.names import Reduced
+from jobrun.analysis.accesses import Reduced
 from jobrun.core.current_task import Place, enter
 from jobrun.core.position import PipeState, ReaderState
 from jobrun.errors import DataError, TaskError

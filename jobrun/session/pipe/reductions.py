@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jobrun.analysis.names import Key
+from jobrun.core.blob_paths import Key
 from jobrun.errors import TaskError, ValueRefusedError, with_article
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box, Tree, Value, one_element

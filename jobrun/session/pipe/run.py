@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from jobrun.analysis.names import Key, Reduced, StepColumns, resolve, step_names
+from jobrun.analysis.accesses import Reduced
+from jobrun.analysis.names import StepColumns, resolve, step_names
 from jobrun.analysis.schedule import batches_between, epochs_between
-from jobrun.core.blob_paths import PathSet, overlaps
+from jobrun.core.blob_paths import Key, PathSet, overlaps
 from jobrun.core.current_task import enter_batch
 from jobrun.core.events import BatchesDone, Report, ignore
 from jobrun.core.position import PipeState, ReaderState

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from jobrun.analysis.names import Key, resolve
+from jobrun.analysis.names import resolve
 from jobrun.analysis.pinned import other_thread
+from jobrun.core.blob_paths import Key
 from jobrun.core.events import Report, Warned, ignore
 from jobrun.core.position import ReaderState
 from jobrun.core.rng import make_rng
