@@ -403,11 +403,12 @@ class Call:
 
     def _note_replaced(self, live: LiveObjects, writes: list[Write]) -> None:
         """Note which live objects the call has replaced, as long as there is anything to note."""
+        kinds = self._replaces
         for key, value in writes:
-            if key in self._replaces and isinstance(value, Box):
+            if type(value) is Box and value.kind == "live":
                 kind = type(value.value)
-                if self._replaces[key] is not kind and live.replaced(key, value.value):
-                    self._replaces[key] = kind
+                if kinds[key] is not kind and live.replaced(key, value.value):
+                    kinds[key] = kind
 
     def _slot(self, generators: Generators, moment: CallContext) -> Slot:
         """Return the states of the global generators for a call."""

@@ -72,7 +72,8 @@ class CallOutputs:
         elif self._live[0]:
             values = [Box(result[0], "live")]
         else:
-            values = [adopt(result, given, self._keep_maps, self._updated[0])]
+            own = simple(result[0])  # the loss of a batch
+            values = [own or adopt(result, given, self._keep_maps, self._updated[0])]
         if self._single is not None:
             return [*zip(self._single, values, strict=True)]
         writes: list[Write] = []
@@ -83,7 +84,9 @@ class CallOutputs:
                 writes += _scattered(keys_of_one, value)
         return writes
 
-    def _values_of(self, result: list[Any], keys: list[Any], given: Sequence[Value]) -> list[Value]:
+    def _values_of(
+        self, result: list[Any], keys: Sequence[Any], given: Sequence[Value]
+    ) -> list[Value]:
         """Return the items ``keys`` of a result as values."""
         items = result[0]
         found: list[Any] = [
@@ -91,8 +94,8 @@ class CallOutputs:
             for key, is_live in zip(keys, self._live, strict=True)
         ]
         del items  # what holds an array decides whether it is copied
-        left = [i for i, value in enumerate(found) if value is None]
-        if left:
+        if not all(found):
+            left = [i for i, value in enumerate(found) if value is None]
             updated = [self._updated[i] for i in left]
             adopted = adopt_items(result, [keys[i] for i in left], given, self._keep_maps, updated)
             for i, value in zip(left, adopted, strict=True):
@@ -100,7 +103,7 @@ class CallOutputs:
         result.clear()
         return found
 
-    def _keys_of(self, result: Any, form: str) -> list[Any]:
+    def _keys_of(self, result: Any, form: str) -> Sequence[Any]:
         """Return the keys of a returned tuple or dict; raises TaskError if they differ."""
         outputs = self._form
         if form == "many":
@@ -118,7 +121,7 @@ class CallOutputs:
                 if count == 1:
                     hint += f", or write 'out: {outputs.names[0]}' for the value itself"
                 raise TaskError(f"'out' {named}, but it returned {got}", hint=hint)
-            return list(range(len(result)))
+            return range(len(result))
         if not isinstance(result, dict):
             hint = FORGOTTEN if result is None else ""
             if isinstance(result, tuple) and len(result) == len(outputs.names):
@@ -130,7 +133,7 @@ class CallOutputs:
                 known = [str(k) for k in result]
                 hint = did_you_mean_or_all(key, known)
                 raise TaskError(f"the returned dict has no key {key!r}", hint=hint)
-        return list(outputs.keys)
+        return outputs.keys
 
 
 def _nothing(result: list[Any]) -> list[Write]:

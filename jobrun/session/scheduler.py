@@ -100,6 +100,8 @@ class _Run:
     waits: list[int]
     look: Callable[[], None]
     halted: Callable[[], None]
+    over: threading.Event | None
+    """Set once it is over, if the caller waits for that; a loop takes part, and has none."""
     done: bytearray = field(init=False)
     skipped: set[int] = field(default_factory=set)
     ready: deque[int] = field(default_factory=deque)
@@ -108,7 +110,7 @@ class _Run:
     running: int = 0
     stopping: bool = False
     error: BaseException | None = None
-    over: threading.Event = field(default_factory=threading.Event)
+    is_over: bool = False
 
     def __post_init__(self) -> None:
         self.done = bytearray(len(self.waits))
@@ -223,10 +225,12 @@ class Scheduler:
         """
         if self._closed:
             raise RuntimeError("this session is closed")
-        run = self._new_run(_Run(dag, execute, cut, [*dag.waits], look, halted), done, skip)
+        loop = self._loop if self._workers[:1] == [threading.current_thread()] else None
+        over = threading.Event() if loop is None else None
+        run = _Run(dag, execute, cut, [*dag.waits], look, halted, over)
+        run = self._new_run(run, done, skip)
         if run.left and not cut():
             self._start_workers()
-            loop = self._loop if threading.current_thread() is self._workers[0] else None
             self._run_units(run, begun, loop)
             if loop is not None and loop.left:
                 raise _LeftError
@@ -256,7 +260,7 @@ class Scheduler:
             begun()
             if run.cut():  # requested since the check before
                 self.stop()
-            if loop is not None:
+            if run.over is None:
                 self._take_part(run)
             else:
                 while not run.over.wait(_LOOK):
@@ -281,14 +285,15 @@ class Scheduler:
                 raise _LeftError
             else:
                 self._run = run
-                self._work.notify(units - 1)  # the first worker takes one itself
+                if units > 1:
+                    self._work.notify(units - 1)  # the first worker takes one itself
 
     def _take_part(self, run: _Run) -> None:
         """Work as the first worker until ``run`` is over."""
         while True:
             with self._lock:
                 while (unit := run.take(True)) < 0:
-                    if run.over.is_set():
+                    if run.is_over:
                         return
                     self._first_is_free = True
                     self._work_of_first.wait()
@@ -520,6 +525,8 @@ class Scheduler:
 
     def _end(self, run: _Run) -> None:
         """Let who waits for the end of ``run`` continue; the lock is held."""
-        run.over.set()
+        run.is_over = True
+        if run.over is not None:
+            run.over.set()
         if self._loop is not None:
             self._work_of_first.notify()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +126,7 @@ class Group:
         self._pipes: dict[int, PipeRun] = {}
         self._runs = [self._runner(i, unit) for i, unit in enumerate(plan.units)]
         self._every = [1 if u.gathers else epochs_between(job, u.task, u.node) for u in plan.units]
+        self._keys = [unit.key for unit in plan.units]
         self._now: Now | None = None
         self._objects.present()
         self._before = self._dag.before()
@@ -146,7 +148,7 @@ class Group:
                 unit.task,
                 unit.node,
                 stores,
-                lambda writes: self._store_all(writes, number),
+                partial(self._store_all, number=number),
             )
             if number in self._plan.gathered_by:
                 return lambda now: None  # it has run with the other copies
@@ -186,10 +188,10 @@ class Group:
             return position
         return Position(
             position.epochs,
-            tuple(plan.units[i].key for i in ran if not plan.units[i].gathers),
+            tuple([plan.units[i].key for i in ran if not plan.units[i].gathers]),
             now.pipes,
             now.readers if plan.group == "epoch" else position.readers,
-        ).in_order(unit.key for unit in plan.units)
+        ).in_order(self._keys)
 
     def _counts(self, control: Control) -> BatchCounts | None:
         """Return the counts of a new run, None if there are no pipes."""
@@ -329,7 +331,7 @@ class Group:
                 epoch,
                 len(self._plan.units),
                 seconds,
-                tuple((self._plan.units[i].key, now.seconds[i]) for i in slowest),
+                tuple([(self._keys[i], now.seconds[i]) for i in slowest]),
             )
         )
 
@@ -414,13 +416,15 @@ class Group:
     # Storing.
 
     def _store_all(self, writes: Sequence[Write], number: int) -> None:
-        nodes, note = self._stores_of(number).nodes, self._stores.written.note
+        nodes, live = self._stores_of(number).nodes, []
         for key, value in writes:
             if value.kind == "live" and "/" not in key[1]:  # nothing to be checked or ordered
                 nodes[key[0]].root[key[1]] = value
-                note(key)
+                live.append(key)
             else:
                 self._store(key, value, number)
+        if live:
+            self._stores.written.note(*live)
 
     def _store(self, key: Key, value: Value, number: int) -> None:
         persists = self._persists.get(key)

@@ -29,8 +29,9 @@ class Written:
 
     def note(self, *keys: Key) -> None:
         """Record that blobs, or trees of them, are written now."""
+        epoch, last = self.epoch, self._last
         for key in keys:
-            self._last[key] = self.epoch
+            last[key] = epoch
 
     def by_epoch(self, key: Key) -> bool:
         """Return whether a task of ``epoch`` writes the blob, or a tree that contains it."""

@@ -51,11 +51,6 @@ class _Step:
     batches: int
     epochs: int
 
-    @property
-    def always(self) -> bool:
-        """Whether the step runs on each batch."""
-        return self.batches == self.epochs == 1
-
     def due(self, epoch: int, batch: int) -> bool:
         """Return whether the step runs on this batch (counted from 1)."""
         return batch % self.batches == 0 and epoch % self.epochs == 0
@@ -296,7 +291,7 @@ class PipeRun:
         moment, rows = prepared
         try:
             for step in self._do if rows else ():
-                if step.always or step.due(now.epoch, now.number + 1):
+                if step.batches == step.epochs == 1 or step.due(now.epoch, now.number + 1):
                     self._apply_step(step.call, now, moment, rows)
                     self.in_batch = True
         except TaskStoppedError:
