@@ -186,10 +186,19 @@ def specs_argument(command: F) -> F:
     )(command)
 
 
+def _epochs(text: str) -> str:
+    """Return a number of epochs in total, ``20``, or after the end of a run, ``+5``."""
+    digits = text.removeprefix("+")
+    if not (digits.isascii() and digits.isdigit() and int(digits) > 0):
+        raise click.BadParameter(f"{text!r} is not a number of epochs: 20, or +5 after its end")
+    return text
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """The common options of ``train`` and ``resume``.
 
+    ``more_epochs`` are those after the end of the run, instead of a number in total (0: none).
     ``jobs`` and ``fail_fast`` are for sweeps: runs at a time, and whether none is started after one
     has failed.  ``wait``: until no other process holds the run.  ``progress`` is the form of the
     output on stderr (None: chosen automatically).
@@ -197,6 +206,7 @@ class RunOptions:
     """
 
     epochs: int | None
+    more_epochs: int
     threads: int | None
     scheduler: str | None
     runs_dir: str
@@ -225,10 +235,15 @@ def run_options(command: F) -> F:
 
     @wraps(command)
     def collected(**values: Any) -> Any:
+        number = str(values["epochs"] or "")
+        more = number.startswith("+")
+        values["epochs"] = int(number) if number and not more else None
+        values["more_epochs"] = int(number) if more else 0
         options = RunOptions(**{name: values.pop(name) for name in names})
         return command(options=options, **values)
 
     number = click.IntRange(min=1)
+    epochs = "Stop after N epochs in total; +N: after the end of the run."
     shapes = "With -n: run setup and init for the sizes of the blobs."
     check = "Find functions that change their inputs silently (slow)."
     for decorate in (
@@ -242,7 +257,7 @@ def run_options(command: F) -> F:
         runs_dir,
         option("--scheduler", metavar="ADDRESS", help="Run on a dask cluster: tcp://host:8786."),
         option("--threads", type=number, metavar="N", help="Number of tasks to run at a time."),
-        option("--epochs", type=number, metavar="N", help="Stop after N epochs in total."),
+        option("--epochs", type=_epochs, metavar="N|+N", help=epochs),
     ):
         collected = decorate(collected)
     return cast(F, collected)

@@ -120,6 +120,7 @@ def command(options: RunOptions, **values: Any) -> int:
     """
     arguments = _Arguments(**values)
     with Signals() as signals:
+        from jobrun.cli.more_epochs import epochs_in_total, not_of_a_sweep
         from jobrun.cli.running import run_job
         from jobrun.cli.waiting import once_free
         from jobrun.jobspec.build import job_of
@@ -127,6 +128,10 @@ def command(options: RunOptions, **values: Any) -> int:
 
         arguments = _fetched(arguments, options)
         run, sweep = _find(arguments, options)
+        if options.more_epochs:
+            if sweep is not None:
+                raise not_of_a_sweep()
+            options = epochs_in_total(options, run)
         stored = _stored(arguments, options, run, sweep)
         if arguments.nodes is not None:
             count = node_count_setting(stored.spec.model.nodes, arguments.nodes)
@@ -190,6 +195,7 @@ def _request(
     arguments: _Arguments, options: RunOptions, run: RunDir, stored: StoredSpec
 ) -> Request:
     """Return the request to the engine."""
+    from jobrun.cli.more_epochs import MORE
     from jobrun.engine.resume_policy import Request
     from jobrun.jobspec.resolve import dump_resolved
     from jobrun.runs.node_map import parse_maps
@@ -211,6 +217,7 @@ def _request(
         only=arguments.only or "",
         again=_resume_line(arguments, options, run),
         afresh=f"{_train_line(stored, options, arguments.sets)} --fresh",
+        longer=f"{_resume_line(arguments, replace(options, epochs=None), run)} {MORE}",
     )
 
 

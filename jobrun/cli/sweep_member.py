@@ -36,5 +36,6 @@ def run_member(sweep: Sweep, member: str, options: RunOptions, signals: Signals)
         sweep.request,
         command="resume",  # never another run beside it: the sweep decides that
         resolved_text=dump_resolved(spec),
+        longer="",
     )
     return run_job(sweep.job_of(chosen), request, home.run(chosen).path, options, signals)

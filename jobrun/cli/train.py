@@ -63,6 +63,7 @@ def command(
     lists them.
     """
     with Signals() as signals:
+        from jobrun.cli.more_epochs import MORE
         from jobrun.cli.sweep import not_a_sweep
         from jobrun.cli.waiting import once_free
         from jobrun.engine.resume_policy import Request
@@ -74,6 +75,8 @@ def command(
                 "--member trains one run of a sweep, --fresh starts another one; "
                 "for a new sweep of that run alone: --fresh --set VAR=VALUE, without --member"
             )
+        if options.more_epochs:
+            options = _in_total(spec, sets, fresh, options)
         loaded = load(spec, sets, epochs=options.epochs, folder=code, scheduler=options.scheduler)
         if code is None:
             loaded = _with_remembered_code(loaded, options)
@@ -88,6 +91,7 @@ def command(
             program=program(),
             again=_line(spec, sets, options, code, member),
             afresh=f"{_line(spec, sets, options, code)} --fresh",
+            longer=f"{_line(spec, sets, replace(options, epochs=None), code)} {MORE}",
         )
         if loaded.matrix is not None:
             make = partial(_sweep, loaded, request, options, sets, member, signals)
@@ -98,6 +102,23 @@ def command(
         with stdout_for_json(settings().json):
             start = with_code_problems(loaded, make)
         return once_free(start, signals, wait=options.wait)
+
+
+def _in_total(spec: str, sets: tuple[str, ...], fresh: bool, options: RunOptions) -> RunOptions:
+    """Return the options with the epochs in total that ``--epochs +N`` asks for."""
+    from jobrun.analysis.facts import job_facts
+    from jobrun.analysis.identity import digest
+    from jobrun.cli.more_epochs import epochs_in_total, not_of_a_sweep
+    from jobrun.jobspec.build import job_of
+    from jobrun.jobspec.resolve import load
+    from jobrun.runs.find import run_of_spec
+
+    loaded = load(spec, sets)
+    if loaded.matrix is not None:
+        raise not_of_a_sweep()
+    job = job_of(loaded)
+    run = None if fresh else run_of_spec(options.runs_dir, job.name, digest(job_facts(job)))
+    return epochs_in_total(options, run)
 
 
 def _with_remembered_code(loaded: Spec, options: RunOptions) -> Spec:

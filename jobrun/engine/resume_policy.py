@@ -55,8 +55,9 @@ class Request:
     ``folder`` holds the user's code, ``spec_path`` is the spec file, ``spec_text`` and
     ``resolved_text`` what is kept of it in the run directory.  ``again`` and ``afresh`` are the
     commands that ask for the same again, and for a new run, for messages (empty: the job was built
-    in Python); ``program`` starts jobrun.  ``unfinished`` is a newer run of the same name that has
-    not ended (empty: there is none).  ``only`` ``exit``: no epoch is run.
+    in Python), ``longer`` is the one for more epochs (empty: there is none); ``program`` starts
+    jobrun.  ``unfinished`` is a newer run of the same name that has not ended (empty: there is
+    none).  ``only`` ``exit``: no epoch is run.
     """
 
     command: Literal["train", "resume"] = "train"
@@ -70,6 +71,7 @@ class Request:
     resolved_text: str = ""
     again: str = ""
     afresh: str = ""
+    longer: str = ""
     nodes: NodeMap | None = None
     resized: bool = False
     program: str = "jobrun"
@@ -202,7 +204,8 @@ def decide(
         why = f"{run} has run 'init' only, and {files} has changed since: it starts over"
         return Choice("fresh", (why,))
     if over and _nothing_left(request, state, head, start, changes, verdict):
-        return _done(request, state, changes, back, run)
+        longer = request.longer if verdict is not None and verdict.kind == "epochs" else ""
+        return _done(request, state, changes, back, run, longer)
     rewind = head is not None and start is not None and start.id != head.id
     first = start is not None and start.epoch == 0
     lines = _change_lines(changes, request.afresh if first else "")
@@ -288,11 +291,13 @@ def _another_job(request: Request, epoch: int, changes: Changes, run: str, over:
 
 
 def _done(
-    request: Request, state: FoundState, changes: Changes, back: int | None, run: str
+    request: Request, state: FoundState, changes: Changes, back: int | None, run: str, longer: str
 ) -> Choice:
     """Return the choice of nothing to do, with lines on what would change that."""
     epochs = f"{state.epoch} epoch{'' if state.epoch == 1 else 's'}"
     ways = [("to run the job again from its start", request.afresh)] if request.afresh else []
+    if longer and state.state == "finished":
+        ways = [("to run more epochs", longer), *ways]
     code = EXIT_DONE
     first = f"{run} is finished, nothing is left to do ({epochs}; {state.reason})"
     if state.state == "failed":

@@ -44,6 +44,7 @@ jobrun load-blobs runs/sum
 """
 DONE_OUT = """\
 runs/sum is finished, nothing is left to do (3 epochs; 3 epochs done)
+to run more epochs:                   jobrun train sum.yaml --epochs +10
 to run the job again from its start:  jobrun train sum.yaml --fresh
   metrics     loss 0.009434
   best        loss 0.009434 (epoch 3)
@@ -204,8 +205,9 @@ def test_other_code_of_a_finished_run_is_said(call: Call, write: Call) -> None:
     write(("return 100", "return 200"))
     result = call("train", "sum.yaml")
     assert (result.code, result.err) == (0, "")
-    assert result.out.splitlines()[1:3] == [
+    assert result.out.splitlines()[1:4] == [
         "code that changed since the last start: steps.py",
+        "to run more epochs:                   jobrun train sum.yaml --epochs +10",
         "to run the job again from its start:  jobrun train sum.yaml --fresh",
     ]
 
