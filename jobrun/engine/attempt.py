@@ -65,7 +65,9 @@ class Attempt:
         saver, due = self.saver, self.saver.due
         self.restorer = Restorer(run, session, self.progress, saver)
         self.ending = Ending(run, self.progress, saver)
+        run_dir = str(run.history.path or "")
         self.control = Control(
+            run_dir=run_dir,
             cut=lambda: run.interruption is not None,
             report=run.report,
             every_task=run.every_task,
@@ -73,6 +75,7 @@ class Attempt:
             look=self._look,
         )
         self._epoch_control = Control(
+            run_dir=run_dir,
             cut=lambda: run.interruption is not None or (saver.wanted and due.inside()),
             applied=due.applied,
             batches_left=lambda: due.batches_left() if saver.wanted else None,

@@ -64,6 +64,7 @@ class LogFile:
         self._before = first
         self._first = attempt_stamp(attempt) if attempt is not None else ""
         self._file = Appender(path)
+        self._run_dir = str(path.parent)
         self._describe = Describer(verbosity=1)
         self._missing = 0
         self._lock = threading.Lock()
@@ -87,6 +88,8 @@ class LogFile:
         Raises OSError if that fails; the next line then says how many are missing.
         """
         doing = doing or task_here()
+        if getattr(doing, "run_dir", None) not in (None, self._run_dir):
+            return  # a task of another run in this process
         who = stamp(doing) if doing is not None else ""
         self._write([who + mask(line) if who else escaped(mask(line)) for line in lines])
 
@@ -278,6 +281,11 @@ class Tee:
         return getattr(self.stream, name)
 
 
+_entering = threading.RLock()
+_entered: list[Prints] = []
+"""Those that stand in for the streams now, each for the one before it."""
+
+
 class Prints:
     """The prints of tasks: they go to stdout and stderr as usual, and to ``log`` with the time.
 
@@ -291,15 +299,36 @@ class Prints:
         self.err = Tee(sys.stderr, self._keep)
 
     def __enter__(self) -> Prints:
-        self._before = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = self.out, self.err
-        _redirect(self._before, (self.out, self.err))
+        with _entering:
+            self._before = sys.stdout, sys.stderr
+            sys.stdout, sys.stderr = self.out, self.err
+            _redirect(self._before, (self.out, self.err))
+            _entered.append(self)
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.end()
-        sys.stdout, sys.stderr = self._before
-        _redirect((self.out, self.err), self._before)
+        with _entering:
+            last = _entered[-1] is self
+            _entered.remove(self)
+            if last:
+                sys.stdout, sys.stderr = self._before
+            for later in _entered:  # runs in other threads, which go on
+                later._leave_out(self)
+            _redirect((self.out, self.err), self._before)
+
+    def _leave_out(self, other: Prints) -> None:
+        """Pass on to, and restore, what ``other`` stood in for."""
+        out, err = self._before
+        before = other._before
+        self._before = (
+            before[0] if out is other.out else out,
+            before[1] if err is other.err else err,
+        )
+        for mine, its in ((self.out, other.out), (self.err, other.err)):
+            below: object = mine.stream
+            if below is its:
+                mine.show_on(its.stream)
 
     def end(self) -> None:
         """Pass on all unfinished lines, and keep nothing more."""

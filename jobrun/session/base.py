@@ -57,6 +57,8 @@ class Control:
     look: Callable[[], None] = lambda: None
     batches_left: Callable[[], int | None] = lambda: None
     spent: Callable[[Mapping[str, float]], None] = lambda seconds: None
+    run_dir: str | None = None
+    """The directory of the run, empty without one; of several in a process each logs its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,11 @@ class Running:
     stopping: Callable[[], bool]
     batches: int | None = None
 
+    @property
+    def run_dir(self) -> str | None:
+        """The directory of the run."""
+        return self.control.run_dir
+
 
 def current() -> Running | None:
     """Return the task that runs on this thread."""

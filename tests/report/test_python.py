@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -160,3 +162,46 @@ def test_a_notebook(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtur
     cell.paint([], [(("<b>&", "bold"), (" [x]", ""))])
     assert "<span style=" in shown[-1][1]["text/html"]
     assert "&lt;b&gt;&amp;</span> [x]" in shown[-1][1]["text/html"]
+
+
+def test_two_runs_in_two_threads_each_log_their_own_prints(tmp_path: Path) -> None:
+    """Both logged those of both, lost some once the first had ended, and stdout stayed replaced."""
+    before = sys.stdout, sys.stderr
+    both, first_over = threading.Barrier(2), threading.Event()
+
+    def train(name: str) -> None:
+        def step(n: int) -> int:
+            both.wait(60)
+            print(f"stdout of {name}")
+            both.wait(60)
+            return n + 1
+
+        def later(n: int) -> None:
+            if name == "b":
+                first_over.wait(60)
+                print("stderr of b", file=sys.stderr)
+
+        with Job(name) as job:
+            with job.init:
+                Task(lambda: 0, out="n", name="start")
+            with job.epoch:
+                Task(step, "n", out="n")
+            with job.exit:
+                Task(later, "n")
+            job.stop(epochs=1)
+        JobRunner(
+            job, CheckpointManager(tmp_path / name), report=jobrun.progress_report("none")
+        ).train()
+        if name == "a":
+            first_over.set()
+
+    threads = [threading.Thread(target=train, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (sys.stdout, sys.stderr) == before
+    found = {
+        name: re.findall(r"std\w+ of .", (tmp_path / name / "log.txt").read_text()) for name in "ab"
+    }
+    assert found == {"a": ["stdout of a"], "b": ["stdout of b", "stderr of b"]}
