@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from jobrun.core.blob_paths import covers
 from jobrun.errors import DataError
 from jobrun.model.job import Pipe
-from jobrun.session.call import column_of
+from jobrun.session.batch_columns import column_of
 from jobrun.values.boxes import Box, Value, leaves
 
 __all__ = ["RowColumns", "row_columns"]
