@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from jobrun.checkpoint.record import Record
 from jobrun.core.events import Event, Report, Warned
 from jobrun.errors import BindError, SaveError, TaskError, Where
-from jobrun.usercode.bind import bind_object, user_trace
+from jobrun.usercode.bind import bind_object
+from jobrun.usercode.traces import user_trace
 
 __all__ = ["Catalogue", "RegistryHook"]
 

@@ -26,7 +26,8 @@ from jobrun.runs.rundir import RunDir
 from jobrun.session.base import Places
 from jobrun.storage.bounded_json import MAX_BYTES, parse_json
 from jobrun.storage.regular_file import read_run_file
-from jobrun.usercode.bind import bind, user_trace
+from jobrun.usercode.bind import bind
+from jobrun.usercode.traces import user_trace
 
 __all__ = ["upload"]
 

@@ -34,7 +34,7 @@ from jobrun.session.live_objects import LiveObjects
 from jobrun.session.missing_return import Forgotten
 from jobrun.session.stores import CallContext, Stores
 from jobrun.session.torch_views import calls
-from jobrun.usercode.bind import user_trace
+from jobrun.usercode.traces import user_trace
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box, Value
 

@@ -22,7 +22,7 @@ from jobrun.core.blob_paths import Key
 from jobrun.errors import JobrunError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job
 from jobrun.session.generators import Generators, SlotAdapter
-from jobrun.usercode.bind import user_trace
+from jobrun.usercode.traces import user_trace
 from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import (
     NEW_PYTREE,

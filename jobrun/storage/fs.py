@@ -15,7 +15,6 @@ import io
 import os
 import shutil
 import stat
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -23,22 +22,17 @@ from typing import Any, Protocol, TypeVar
 
 from jobrun.core.notices import notice
 from jobrun.storage.direct_io import SMALLEST, write_direct
+from jobrun.storage.mounts import can_syncfs, libc, mount_point
 from jobrun.storage.regular_file import close_after_reading, open_regular, read_all, regular_size
 
-__all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "Sums", "SyncAll", "file_system_type"]
+__all__ = ["DEFAULT", "Buffer", "Fs", "FsError", "Sums", "SyncAll"]
 
 T = TypeVar("T")
 Buffer = bytes | memoryview
 
-# Local file systems on which syncfs(2) makes all data durable and tells of errors.  It does not
-# on FUSE (the daemon is not called), and is not guaranteed by network file systems.
-_SYNCFS_TYPES = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs"})
 # What fsync(2) of a directory fails with on CIFS and some FUSE, which sync files all the same.
 _NO_DIRECTORY_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-_MOUNTS = "/proc/self/mountinfo"
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-
-
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
 
 
@@ -228,7 +222,7 @@ class Fs:
                 raise
             text = "is a file system that does not sync directories"
             loss = "a power cut may lose the names of the newest files, whose bytes are synced"
-            notice(f"{_mount_point(path)} {text} ({error.code}): {loss}")
+            notice(f"{mount_point(path)} {text} ({error.code}): {loss}")
 
     def rename(self, source: str, target: str) -> None:
         """Rename to a name that does not exist yet."""
@@ -366,7 +360,7 @@ class Fs:
 
     def sync_all(self, path: str) -> SyncAll | None:
         """Return what makes the whole file system of ``path`` durable at once, or None."""
-        return SyncAll(self, path) if _can_syncfs(path) else None
+        return SyncAll(self, path) if can_syncfs(path) else None
 
 
 class SyncAll:
@@ -397,7 +391,7 @@ class SyncAll:
         """Make durable everything written to the file system so far."""
 
         def call() -> None:
-            if _libc().syncfs(self._fd) != 0:
+            if libc().syncfs(self._fd) != 0:
                 code = ctypes.get_errno()
                 raise OSError(code, os.strerror(code))
 
@@ -412,46 +406,6 @@ def _after(done: int, buffers: Sequence[Buffer]) -> list[Buffer]:
     if done:
         left[0] = memoryview(left[0])[done:]
     return left
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _can_syncfs(path: str) -> bool:
-    """Return whether syncfs exists, reports errors (Linux 5.8) and is reliable here."""
-    if not sys.platform.startswith("linux") or not hasattr(_libc(), "syncfs"):
-        return False
-    release = os.uname().release.split(".")
-    if tuple(int("".join(filter(str.isdigit, part)) or 0) for part in release[:2]) < (5, 8):
-        return False
-    return file_system_type(path) in _SYNCFS_TYPES
-
-
-def _mount_point(path: str) -> str:
-    """Return the directory at which the file system of a path is mounted."""
-    place = os.path.realpath(path)
-    while not os.path.ismount(place):
-        place = os.path.dirname(place)
-    return place
-
-
-def file_system_type(path: str) -> str:
-    """Return the type of the file system of a path, by the kernel's list of mounts; "" elsewhere.
-
-    Raises OSError if there is nothing.
-    """
-    device = os.stat(path).st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        with open(_MOUNTS, encoding="utf-8", errors="replace") as mounts:
-            for line in mounts:
-                left, _, right = line.partition(" - ")
-                if left.split(" ", 3)[2] == wanted:
-                    return right.split(" ", 1)[0]
-    except OSError:
-        pass
-    return ""
 
 
 DEFAULT = Fs()

@@ -28,8 +28,8 @@ from pathlib import Path
 from jobrun.core.notices import notice
 from jobrun.core.process_identity import ProcessIdentity
 from jobrun.errors import LockedError, SaveError, UsageError
-from jobrun.storage.fs import file_system_type
 from jobrun.storage.lock_file import LockFile, live_owner
+from jobrun.storage.mounts import file_system_type
 from jobrun.storage.regular_file import close_after_reading, open_regular, refuse_not_regular
 
 __all__ = ["KINDS", "VARIABLE", "Lock", "kind_of_lock"]

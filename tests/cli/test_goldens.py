@@ -162,7 +162,7 @@ def here(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(world, home, symlinks=True)
     monkeypatch.chdir(home)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("jobrun.usercode.bind._folders", [])
+    monkeypatch.setattr("jobrun.usercode.modules._folders", [])
     return home
 
 

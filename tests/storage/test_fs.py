@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobrun.core.notices import received_by
-from jobrun.storage import fs as fs_module
+from jobrun.storage import mounts
 from jobrun.storage.fs import Fs, FsError
 
 
@@ -144,17 +144,17 @@ def test_syncfs_is_used_where_it_is_known_to_be_honest(
 ) -> None:
     device = os.stat(tmp_path).st_dev
     line = f"1 2 {os.major(device)}:{os.minor(device)} / / rw - {{}} /dev/x rw\n"
-    mounts = tmp_path / "mountinfo"
-    monkeypatch.setattr(fs_module, "_MOUNTS", str(mounts))
+    info = tmp_path / "mountinfo"
+    monkeypatch.setattr(mounts, "_MOUNTS", str(info))
     linux58 = os.uname().sysname == "Linux"
     for kind, honest in {"ext4": linux58, "fuse.sshfs": False, "nfs4": False}.items():
-        mounts.write_text("1 2 0:0 / / rw - proc x rw\n" + line.format(kind))
+        info.write_text("1 2 0:0 / / rw - proc x rw\n" + line.format(kind))
         found = Fs().sync_all(str(tmp_path))
         assert (found is not None) == honest
         if found is not None:
             with found:
                 found()
-    mounts.unlink()
+    info.unlink()
     assert Fs().sync_all(str(tmp_path)) is None
 
 

@@ -15,8 +15,9 @@ import pytest
 
 from jobrun.errors import BindError, Where
 from jobrun.model.job import Job, Pipe, Task
-from jobrun.usercode import bind as module
-from jobrun.usercode.bind import bind, bind_job, user_trace
+from jobrun.usercode import modules
+from jobrun.usercode.bind import bind, bind_job
+from jobrun.usercode.traces import user_trace
 
 WHERE = Where("spec.yaml", 3, 9, "  - call: job:step", 8)
 
@@ -26,7 +27,7 @@ def clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test starts without the folders and modules of the others."""
     before = set(sys.modules)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(module, "_folders", [])
+    monkeypatch.setattr(modules, "_folders", [])
     yield
     for name in set(sys.modules) - before:
         del sys.modules[name]

@@ -27,8 +27,8 @@ from jobrun.errors import BindError, TaskError
 from jobrun.model.job import Job, Pipe
 from jobrun.session.base import Places
 from jobrun.session.dask.messages import Setup
-from jobrun.usercode.bind import forget
 from jobrun.usercode.code_hash import changed_code
+from jobrun.usercode.modules import forget
 
 __all__ = ["CodeMissingError", "archive", "packed_job", "place_code", "with_lines"]
 

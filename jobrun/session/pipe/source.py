@@ -29,7 +29,7 @@ from jobrun.session.call_failure import described
 from jobrun.session.generators import Generators, Slot
 from jobrun.session.pipe.drawing import DrawingStream
 from jobrun.session.stores import CallContext, Stores
-from jobrun.usercode.bind import user_trace
+from jobrun.usercode.traces import user_trace
 from jobrun.values.boxes import Value, one_element
 
 __all__ = ["PipeReading"]

@@ -42,8 +42,9 @@ from jobrun.session.workers.channel import Channel
 from jobrun.session.workers.shared_memory import mapped
 from jobrun.session.workers.status import Status
 from jobrun.session.workers.wire import Packed, UnsendableError
-from jobrun.usercode.bind import bind, user_trace
+from jobrun.usercode.bind import bind
 from jobrun.usercode.reference import import_main
+from jobrun.usercode.traces import user_trace
 from jobrun.values.adapters.registry import value_adapter
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box, Tree, Value
