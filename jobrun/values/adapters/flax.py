@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from jobrun.core.late_imports import imported
@@ -79,7 +80,7 @@ def _parts(module: Any) -> Parts:
     nodes = {".".join(map(str, path)): node for path, node in nnx.iter_graph(module)}
     holders = {name: node for name, node in nodes.items() if "_pytree__nodes" in _fields(node)}
     variables = {name: node for name, node in nodes.items() if isinstance(node, nnx.Variable)}
-    return Parts(holders, holders | variables, _is_variable)
+    return Parts(holders, holders | variables, lambda node: partial(_is_variable, node))
 
 
 def _fields(obj: Any) -> dict[str, Any]:

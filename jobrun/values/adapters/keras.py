@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from jobrun.core.late_imports import imported
@@ -56,7 +56,7 @@ class VariablesAdapter(WithAttributes):
 
     def _parts(self, obj: Any) -> Parts:
         own = {f"variables[{n}]": v for n, v in enumerate(obj.variables)}
-        return Parts({"": obj}, own | _inner(obj), _skips)
+        return Parts({"": obj}, own | _inner(obj), lambda holder: partial(_skips, holder))
 
 
 class ModelAdapter(VariablesAdapter):
@@ -136,7 +136,7 @@ class ModelAdapter(VariablesAdapter):
         values = {f"{name}.value": variable.value for name, variable in own.items()}
         metrics = {f"metrics[{n}]": metric for n, metric in enumerate(obj.metrics)}
         own |= values | metrics | _inner(optimizer)
-        return Parts(holders, {**holders, **own}, _skips)
+        return Parts(holders, {**holders, **own}, lambda holder: partial(_skips, holder))
 
 
 def _optimizer(model: Any) -> Any:

@@ -403,3 +403,37 @@ def test_a_lazy_module_that_gets_its_shape_is_no_other_module() -> None:
     module(torch.ones(1, 3))
     read_state(live_adapter_of(module), module)
     assert warned(module) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [(0.0, -0.0), (1, True), (1, 1.0), (None, 0), (7, None), ("a", "b"), ((1, 2), (1, 2.0))],
+)
+def test_a_number_is_seen_to_be_another(was: Any, now: Any) -> None:
+    def made() -> Any:
+        module = nn.Linear(1, 1)
+        module.count, module.other = was, was
+        return noted(module)
+
+    old, new = made(), made()
+    assert ".plain" not in read_state(live_adapter_of(old), old).items
+    old.count, old.fresh = now, was
+    moved(old, new)
+    assert repr((new.count, new.other, new.fresh)) == repr((now, was, was))
+    old.count = was
+    del old.fresh
+    moved(old, new)
+    assert repr(new.count) == repr(was)
+    assert not hasattr(new, "fresh")
+
+
+def test_what_a_tuple_holds_is_seen_to_change() -> None:
+    def made() -> Any:
+        module = nn.Linear(1, 1)
+        module.pair = (1, [2], (3, {"n": 4}))
+        return noted(module)
+
+    old, new = made(), made()
+    old.pair[1].append(5)
+    old.pair[2][1]["n"] = 6
+    assert moved(old, new).pair == (1, [2, 5], (3, {"n": 6}))

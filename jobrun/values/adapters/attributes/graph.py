@@ -40,9 +40,17 @@ from jobrun.values.adapters.pytree import live_adapter_of
 from jobrun.values.adapters.registry import value_adapter
 from jobrun.values.adapters.torch_tensors import is_tensor
 
-__all__ = ["PAIRS", "SEQUENCES", "AttributeWalk", "class_named", "mark_of", "named_object"]
+__all__ = [
+    "PAIRS",
+    "SCALARS",
+    "SEQUENCES",
+    "AttributeWalk",
+    "class_named",
+    "mark_of",
+    "named_object",
+]
 
-_SCALARS: Final = frozenset((bool, int, float, str, type(None)))
+SCALARS: Final = frozenset((bool, int, float, str, type(None)))
 SEQUENCES: Final[Mapping[str, type]] = {
     kind.__name__: kind for kind in (list, tuple, set, frozenset, deque)
 }
@@ -97,7 +105,7 @@ class AttributeWalk:
     def form(self, value: Any, place: str) -> Any:
         """Return the text of the value at a place, as JSON takes it."""
         kind = type(value)
-        if kind in _SCALARS:
+        if kind in SCALARS:
             return value
         if kind is complex:
             return {"complex": [value.real, value.imag]}

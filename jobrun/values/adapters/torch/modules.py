@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -43,7 +44,9 @@ class ModuleAdapter(WithAttributes):
     def made(self, obj: Any, like: Any = None) -> object:
         """See ``LiveAdapter``."""
         before = self._made.get(like) if like is not None else None
-        self._made[obj] = _structure(obj, obj.state_dict()) if before is None else before
+        self._made[obj] = (
+            _structure(dict(obj.named_modules()), obj.state_dict()) if before is None else before
+        )
         return super().made(obj, like)
 
     def warnings(self, obj: Any) -> Iterator[str]:
@@ -54,16 +57,18 @@ class ModuleAdapter(WithAttributes):
     def state(self, obj: Any) -> Plain:
         """Return the state; tensors share the memory of the module's."""
         parameters = dict(obj.named_parameters())
+        parts = _parts(obj, parameters)
+        modules = parts.holders
         rest: dict[str, Any] = {
             ".grad": {n: _dense(p.grad, n) for n, p in parameters.items() if p.grad is not None},
             ".frozen": _names(n for n, p in parameters.items() if not p.requires_grad),
-            ".eval": _names(n for n, m in obj.named_modules() if not m.training),
-            ".buffers": {n: getattr(m, k) for n, m, k in _transient(obj) if _is_set(m, k)},
-            **self._attributes.state(obj),
+            ".eval": _names(n for n, m in modules.items() if not m.training),
+            ".buffers": {n: getattr(m, k) for n, m, k in _transient(modules) if _is_set(m, k)},
+            **self._attributes.state(obj, parts),
         }
         tensors = obj.state_dict()
         if (made := self._made.get(obj)) is not None:
-            self._others[obj] = [*_differences(made, _structure(obj, tensors))]
+            self._others[obj] = [*_differences(made, _structure(modules, tensors))]
         tied = {name: tensors[first] for name, first in _ties(tensors).items()}
         return {**tensors, **tied, **{key: value for key, value in rest.items() if value}}
 
@@ -80,7 +85,7 @@ class ModuleAdapter(WithAttributes):
         gradients, buffers = state.pop(".grad", {}), state.pop(".buffers", {})
         frozen, still = listed(state.pop(".frozen", "[]")), listed(state.pop(".eval", "[]"))
         parameters, modules = dict(obj.named_parameters()), dict(obj.named_modules())
-        transient = {name: (module, key) for name, module, key in _transient(obj)}
+        transient = {name: (module, key) for name, module, key in _transient(modules)}
         attributes = taken(state)
         own = obj.state_dict()
         _check_tensors(own, state)
@@ -108,11 +113,11 @@ class ModuleAdapter(WithAttributes):
         return made
 
 
-def _structure(module: Any, tensors: Mapping[str, Any]) -> dict[str, str]:
+def _structure(modules: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, str]:
     """Return what each part of a module is, by its name: its class, or its dtype and shape."""
     kinds = {
-        name or "it": getattr(part, "cls_to_become", None) or type(part)  # of a lazy module
-        for name, part in module.named_modules()
+        name or "it": getattr(type(part), "cls_to_become", None) or type(part)  # of a lazy module
+        for name, part in modules.items()
     }
     parts = {name: kind.__qualname__ for name, kind in kinds.items()}
     return parts | {n: _described(t) if is_tensor(t) else _NO_SHAPE for n, t in tensors.items()}
@@ -132,11 +137,13 @@ def _differences(made: Mapping[str, str], now: Mapping[str, str]) -> Iterator[st
             )
 
 
-def _parts(module: Any) -> Parts:
+def _parts(module: Any, parameters: Mapping[str, Any] | None = None) -> Parts:
+    """Return the parts of a module; ``parameters`` are its own, if they are known."""
     modules = dict(module.named_modules())
-    tensors = (*module.named_parameters(), *module.named_buffers())
+    parameters = dict(module.named_parameters()) if parameters is None else parameters
     known = vars(torch().nn.Module())
-    return Parts(modules, {**modules, **dict(tensors)}, lambda module, key: key in known)
+    registered = {**modules, **parameters, **dict(module.named_buffers())}
+    return Parts(modules, registered, lambda module: known.__contains__)
 
 
 @contextmanager
@@ -177,9 +184,9 @@ def listed(text: Any) -> list[Any]:
     return found
 
 
-def _transient(module: Any) -> Iterator[tuple[str, Any, str]]:
+def _transient(modules: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
     """The buffers that ``state_dict`` leaves out: full name, module, and name within it."""
-    for prefix, owner in module.named_modules():
+    for prefix, owner in modules.items():
         for key in sorted(owner._non_persistent_buffers_set):
             yield f"{prefix}.{key}" if prefix else key, owner, key
 
@@ -241,12 +248,14 @@ def _ties(tensors: Mapping[str, Any]) -> dict[str, str]:
 
     Devices without addresses (XLA's) have 0 for all: there nothing is known to be tied.
     """
+    known = {name: t for name, t in tensors.items() if is_tensor(t) and t.numel() and t.data_ptr()}
+    if len({tensor.data_ptr() for tensor in known.values()}) == len(known):
+        return {name: name for name in known}  # the usual case, which needs no shapes
     first: dict[Any, str] = {}
     found = {}
-    for name, value in tensors.items():
-        if is_tensor(value) and value.numel() and value.data_ptr():
-            place = (str(value.device), value.data_ptr(), value.shape, value.stride())
-            found[name] = first.setdefault(place, name)
+    for name, value in known.items():
+        place = (str(value.device), value.data_ptr(), value.shape, value.stride())
+        found[name] = first.setdefault(place, name)
     return found
 
 
@@ -274,4 +283,10 @@ def _check_shape(what: str, now: Any, saved: Any, *, dtype: bool = True) -> None
 
 
 def _described(tensor: Any) -> str:
-    return f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"
+    return _text_of(tensor.dtype, tensor.shape)
+
+
+@lru_cache(maxsize=1024)
+def _text_of(dtype: Any, shape: Any) -> str:
+    """Return the text of a dtype and shape, of which a module has few for its many tensors."""
+    return f"{dtype_name(dtype)}{list(shape)}"

@@ -78,7 +78,7 @@ def _parts(optimizer: Any) -> Parts:
     for number, group in enumerate(groups):
         own[f"param_groups[{number}]"] = group
         own |= {f"param_groups[{number}][{n}]": p for n, p in enumerate(group["params"])}
-    return Parts({"": optimizer}, own, lambda optimizer, key: key in _known())
+    return Parts({"": optimizer}, own, lambda optimizer: _known().__contains__)
 
 
 @cache
