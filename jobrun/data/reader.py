@@ -140,6 +140,15 @@ class RowReader(ABC):
     def state(self) -> ReaderState:
         """The position, with what is needed to know the source again."""
 
+    def state_later(self) -> Callable[[], ReaderState]:
+        """Return what makes the state of now, when it is asked for.
+
+        Few of the states that a feed ahead passes on are: to make one takes as long as to read a
+        small batch.
+        """
+        state = self.state
+        return lambda: state
+
     @property
     def finished(self) -> bool:
         """Whether nothing is left to read."""
@@ -240,6 +249,11 @@ class BatchReader(RowReader):
     def state(self) -> ReaderState:
         """The position, with what is needed to know the source again."""
         return ReaderState(self._passes, self._row, self.rows, self._table.dtypes)
+
+    def state_later(self) -> Callable[[], ReaderState]:
+        """See RowReader."""
+        passes, row = self._passes, self._row
+        return lambda: ReaderState(passes, row, self.rows, self._table.dtypes)
 
     @property
     def light(self) -> bool:

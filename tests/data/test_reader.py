@@ -154,6 +154,18 @@ def test_several_batches_at_once_are_those_that_come_one_by_one(
     assert most > 1
 
 
+def test_a_state_that_is_made_later_is_that_of_before() -> None:
+    read = reader(10, Limits(4, batches_per_epoch=5))
+    later = []
+    for done in range(4):
+        later.append((read.state_later(), read.state))
+        assert read.more(done)
+        read.next()
+        read.applied()
+    assert [make() for make, _ in later] == [state for _, state in later]
+    assert [(s.passes, s.row) for _, s in later] == [(0, 0), (0, 4), (0, 8), (1, 0)]
+
+
 def test_large_batches_come_one_by_one() -> None:
     read = reader(40, Limits(4), x=np.zeros((40, 9000)))
     assert len(read.next_few(0)) == 1

@@ -35,13 +35,10 @@ Prepare = Callable[[int, Batch], Prepared]
 PrepareGroup = Callable[[Sequence[tuple[int, Batch]]], Iterator[Prepared]]
 """Runs them on several batches; yields them in order, and raises an error in its place."""
 
-Read = Callable[[RowReader], Batch]
-"""Reads the next batch of a reader."""
+_Next = tuple[int, Batch, Callable[[], ReaderState], bool]
+"""A batch that was read: its number, what makes the place after it, and whether it is the last."""
 
-_Next = tuple[int, Batch, ReaderState, bool]
-"""A batch that was read: its number, the place after it, and whether it is the last one."""
-
-_Ready = tuple[Prepared, ReaderState, bool]
+_Ready = tuple[Prepared, Callable[[], ReaderState], bool]
 """The same batch once the ``map`` steps have run."""
 
 ReadFew = Callable[[RowReader, int], list[Batch]]
@@ -70,13 +67,21 @@ class Feed(Protocol):
 
 
 class InTurn:
-    """A feed that reads and prepares batches on request, on the calling thread."""
+    """A feed that reads and prepares batches on request, on the calling thread.
 
-    def __init__(self, reader: RowReader, read: ReadFew, prepare: Prepare, first: int) -> None:
+    With ``mapped``, ``map`` steps run on each when it is the next one; else those that were read
+    together are prepared together.
+    """
+
+    def __init__(
+        self, reader: RowReader, read: ReadFew, prepare: Prepare, first: int, *, mapped: bool
+    ) -> None:
         self._reader = reader
         self._read = read
         self._prepare = prepare
         self._number = first
+        self._mapped = mapped
+        self._few: list[tuple[int, Batch]] = []
         self._ready: list[Prepared] = []
 
     @property
@@ -91,15 +96,20 @@ class InTurn:
 
     def next(self) -> Prepared | None:
         """See Feed."""
-        if not self._ready:
-            if self.ended:
-                return None
-            try:
-                few = enumerate(self._read(self._reader, self._number), self._number)
-                self._ready = [self._prepare(number, batch) for number, batch in few]
-            except TaskStoppedError:  # the run ends, and with it the program that had the batch
-                return None
-            self._ready.reverse()
+        if self._ready:
+            return self._ready.pop()
+        try:
+            if not self._few:
+                if self.ended:
+                    return None
+                self._few = [*enumerate(self._read(self._reader, self._number), self._number)]
+                self._few.reverse()
+            if self._mapped:
+                return self._prepare(*self._few.pop())
+            self._ready = [self._prepare(number, batch) for number, batch in self._few]
+            self._few = []
+        except TaskStoppedError:  # the run ends, and with it the program that had the batch
+            return None
         return self._ready.pop()
 
     def applied(self) -> None:
@@ -118,12 +128,17 @@ class _Prefetched:
     """
 
     def __init__(self, reader: RowReader, first: int) -> None:
-        self.state = self._next_state = reader.state
+        self._state = self._next_state = reader.state_later()
         self.ended = self._is_last = not reader.more(first)
+
+    @property
+    def state(self) -> ReaderState:
+        """See Feed."""
+        return self._state()
 
     def applied(self) -> None:
         """See Feed."""
-        self.state, self.ended = self._next_state, self._is_last
+        self._state, self.ended = self._next_state, self._is_last
 
 
 class ReadAhead(_Prefetched):
@@ -136,7 +151,7 @@ class ReadAhead(_Prefetched):
     def __init__(
         self,
         reader: RowReader,
-        read: Read,
+        read: ReadFew,
         prepare: Prepare,
         first: int,
         cut: Callable[[], bool],
@@ -181,7 +196,7 @@ class ReadAheadInGroups(_Prefetched):
     def __init__(
         self,
         reader: RowReader,
-        read: Read,
+        read: ReadFew,
         prepare: PrepareGroup,
         first: int,
         cut: Callable[[], bool],
@@ -240,15 +255,21 @@ class ReadAheadInGroups(_Prefetched):
         self._ahead.close()
 
 
-def _batches(reader: RowReader, read: Read, first: int, cut: Callable[[], bool]) -> Iterator[_Next]:
+def _batches(
+    reader: RowReader, read: ReadFew, first: int, cut: Callable[[], bool]
+) -> Iterator[_Next]:
     """Yield an epoch's batches, with number, the place after it, and whether it is the last."""
     number, more = first, reader.more(first)
+    few: list[Batch] = []
     while more and not cut():
-        batch = read(reader)
+        if not few:
+            few = read(reader, number)
+            few.reverse()
+        batch = few.pop()
         reader.applied()
-        more = reader.more(number + 1)
-        yield number, batch, reader.state, not more
         number += 1
+        more = reader.more(number)
+        yield number - 1, batch, reader.state_later(), not more
 
 
 def _size(prepared: Prepared) -> int:

@@ -230,7 +230,7 @@ class PipeRun:
 
     def _feed(self, reader: RowReader, epoch: int, first: int, control: Control) -> Feed:
         """Return the feed of batches, which runs ahead of the ``do`` steps if the pipe says so."""
-        place, read = here(), self._reading.next
+        place, read = here(), self._reading.next_few
         processes, ahead = self._count("processes"), self._count("ahead")
         threads = processes or self._count("threads") or 1
 
@@ -240,7 +240,7 @@ class PipeRun:
 
         in_turn = processes is None and threads == 1 and ahead is None
         if self._check or in_turn or (reader.light and not self._map_calls):
-            return InTurn(reader, self._reading.next_few, prepare, first)
+            return InTurn(reader, read, prepare, first, mapped=bool(self._map_calls))
         window = _AHEAD_OF_A_THREAD * threads
         if processes is None:
             # With one thread the rows may come from what only the thread that made it can use.

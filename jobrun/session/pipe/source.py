@@ -94,12 +94,8 @@ class PipeReading:
             raise self._at_place(error) from error
 
     def next_few(self, reader: RowReader, done: int) -> list[Batch]:
-        """Return one or more of the next batches; see ``RowReader.next_few``.
-
-        One where ``map`` steps follow: each runs when its batch is next.
-        """
-        several = reader.light and not self._pipe.map
-        return reader.next_few(done) if several else [self.next(reader)]
+        """Return one or more of the next batches; see ``RowReader.next_few``."""
+        return reader.next_few(done) if reader.light else [self.next(reader)]
 
     def _slot_of(self, passes: int, row: int) -> Slot:
         """Return the states of the global generators for a read of the functions of the pipe."""

@@ -11,7 +11,7 @@ import pytest
 from engine import within
 
 from jobrun.core.position import ReaderState
-from jobrun.data.reader import Batch, BatchReader, Limits
+from jobrun.data.reader import Batch, BatchReader, Limits, RowReader
 from jobrun.data.tables import ArrayTable
 from jobrun.session.pipe.feed import Feed, InTurn, ReadAhead, ReadAheadInGroups
 from jobrun.session.pipe.groups import Groups
@@ -32,20 +32,34 @@ def prepare(number: int, batch: Batch) -> tuple[CallContext, int]:
     return CallContext(1, number, columns), batch.rows
 
 
+def one(reader: RowReader, done: int) -> list[Batch]:
+    return [reader.next()]
+
+
+def few(reader: RowReader, done: int) -> list[Batch]:
+    return reader.next_few(done)
+
+
 def in_turn(first: int = 0, row: int = 0, **more: Any) -> Feed:
-    return InTurn(reader_at(row), lambda reader, done: [reader.next()], prepare, first)
+    return InTurn(reader_at(row), one, prepare, first, mapped=False)
+
+
+def in_turn_mapped(first: int = 0, row: int = 0, **more: Any) -> Feed:
+    return InTurn(reader_at(row), few, prepare, first, mapped=True)
 
 
 def several(first: int = 0, row: int = 0, **more: Any) -> Feed:
-    read = lambda reader, done: reader.next_few(done)  # noqa: E731
-    return InTurn(reader_at(row), read, prepare, first)
+    return InTurn(reader_at(row), few, prepare, first, mapped=False)
 
 
 def ahead(
     first: int = 0, row: int = 0, cut: Callable[[], bool] = lambda: False, threads: int = 3
 ) -> Feed:
-    read = lambda reader: reader.next()  # noqa: E731
-    return ReadAhead(reader_at(row), read, prepare, first, cut, threads, 4, Turns())
+    return ReadAhead(reader_at(row), one, prepare, first, cut, threads, 4, Turns())
+
+
+def several_ahead(first: int = 0, row: int = 0, **more: Any) -> Feed:
+    return ReadAhead(reader_at(row), few, prepare, first, lambda: False, 3, 4, Turns())
 
 
 def in_groups(
@@ -67,11 +81,10 @@ def in_groups(
                 raise ValueError(f"no {number}")
             yield prepare(number, batch)
 
-    read = lambda reader: reader.next()  # noqa: E731
     groups = Doubling()
     window = groups.begin(2, None, single=False)
     return ReadAheadInGroups(
-        reader_at(row), read, prepare_group, first, cut, threads, window, groups
+        reader_at(row), one, prepare_group, first, cut, threads, window, groups
     )
 
 
@@ -81,7 +94,9 @@ def _no_thread_is_left() -> Iterator[None]:
     assert not [t for t in threading.enumerate() if t.name.startswith("jobrun-ahead")]
 
 
-each_way = pytest.mark.parametrize("make", [in_turn, several, ahead, in_groups])
+each_way = pytest.mark.parametrize(
+    "make", [in_turn, in_turn_mapped, several, ahead, several_ahead, in_groups]
+)
 
 
 def take(feed: Feed) -> tuple[int, list[int]]:
@@ -126,10 +141,9 @@ def test_only_what_was_applied_counts(make: Make) -> None:
 def test_it_may_have_ended_before_it_begins(make: Make) -> None:
     table = ArrayTable({"x": np.arange(10)})
     finished = BatchReader("p", table, Limits(3, passes=2), ReaderState(2, 0), np.arange)
-    read = lambda reader: reader.next()  # noqa: E731
-    feed: Feed = InTurn(finished, lambda reader, done: reader.next_few(done), prepare, 0)
+    feed: Feed = InTurn(finished, few, prepare, 0, mapped=False)
     if make is ahead:
-        feed = ReadAhead(finished, read, prepare, 0, lambda: False, 2, 2, Turns())
+        feed = ReadAhead(finished, one, prepare, 0, lambda: False, 2, 2, Turns())
     assert feed.ended
     feed.close()
 
@@ -162,3 +176,17 @@ def test_a_batch_of_a_group_that_fails_does_so_after_those_before_it(threads: in
     feed.close()
     assert (feed.state.passes, feed.state.row) == (0, 3 * at)
     assert not feed.ended
+
+
+def test_map_steps_run_on_a_batch_when_it_is_the_next_one() -> None:
+    seen: list[str] = []
+
+    def noted(number: int, batch: Batch) -> tuple[CallContext, int]:
+        seen.append(f"map {number}")
+        return prepare(number, batch)
+
+    feed = InTurn(reader_at(), few, noted, 0, mapped=True)
+    while not feed.ended:
+        seen.append(f"do {take(feed)[0]}")
+        feed.applied()
+    assert seen == [f"{what} {number}" for number in range(4) for what in ("map", "do")]
