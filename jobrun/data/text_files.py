@@ -197,23 +197,22 @@ def _short(value: Any) -> str:
 
 
 class _Lines:
-    """The lines of a file as texts, from a byte on; ``offset`` is where the next one begins."""
+    """The lines of a file as texts, from a byte on."""
 
     def __init__(self, path: Path, offset: int) -> None:
         self.path = path
-        self.offset = offset
         try:
             packed = path.suffix.lower() == PACKED
             self._file: Any = GzipFile(path) if packed else path.open("rb")
             start = self._file.read(4) if offset == 0 else b""
             if offset == 0:
                 self._refuse_utf16(start)
-                self.offset = len(_BOM) if start.startswith(_BOM) else 0
-            reached = self._file.seek(self.offset)
+                offset = len(_BOM) if start.startswith(_BOM) else 0
+            reached = self._file.seek(offset)
             size = reached if packed else os.fstat(self._file.fileno()).st_size
         except _UNREADABLE as error:
             raise DataError(f"{path} cannot be read: {error}") from error
-        if self.offset > size:
+        if offset > size:
             raise DataError(
                 f"{path} is shorter than it was when this run was saved",
                 hint="bring the old data back, or start afresh with --fresh",
@@ -223,11 +222,13 @@ class _Lines:
         if start.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise DataError(f"{self.path} is UTF-16 or UTF-32", hint="save it as UTF-8")
 
+    @property
+    def offset(self) -> int:
+        """The byte at which the next line begins."""
+        return int(self._file.tell())
+
     def __iter__(self) -> Iterator[str]:
-        for line in self._file:
-            text = line.decode("utf-8")
-            self.offset += len(line)
-            yield text
+        return map(bytes.decode, self._file)  # as UTF-8
 
     def close(self) -> None:
         self._file.close()
@@ -299,12 +300,13 @@ class CsvFile(TextFile):
     def check(self, records: Sequence[Any], row: int) -> None:
         """Check that every row has as many cells as the header."""
         width = len(self._order)
-        for index, record in enumerate(records):
-            if len(record) != width:
-                raise DataError(
-                    f"{self.name}: row {row + index + 1} has {len(record)} cells, "
-                    f"but the header names {width} columns"
-                )
+        if {*map(len, records)} <= {width}:
+            return
+        index = next(n for n, record in enumerate(records) if len(record) != width)
+        raise DataError(
+            f"{self.name}: row {row + index + 1} has {len(records[index])} cells, "
+            f"but the header names {width} columns"
+        )
 
     def values(self, records: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
         """Yield the columns of rows, by their names in the file."""
