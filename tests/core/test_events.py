@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +98,13 @@ def test_without_a_report_what_should_be_known_is_a_warning(
             events.warn(event)
     events.warn(events.CheckpointLoaded(2, 2, "p", 999, 0.1))
     assert not recwarn.list
+
+
+@pytest.mark.parametrize(("options", "shown"), [([], 2), (["-W", "ignore"], 0)])
+def test_a_warning_is_shown_each_time(options: list[str], shown: int) -> None:
+    """A second run in the process, with the same failure, was silent."""
+    code = "from jobrun.core.events import *\nfor _ in range(2): warn(Warned('the disk is full'))"
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.count("JobrunWarning: the disk is full") == shown

@@ -20,6 +20,11 @@ class JobrunWarning(UserWarning):
     """A warning of a run without a reporter."""
 
 
+# Python's default shows a text once in a process: a failed save of a second run would be hidden.
+# Filters of the user come first.
+warnings.filterwarnings("always", category=JobrunWarning, append=True)
+
+
 def warn(event: Event) -> None:
     """Turn an event into a Python warning: the default receiver of a run started from Python."""
     text = ""
