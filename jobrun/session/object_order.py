@@ -18,7 +18,7 @@ from itertools import pairwise
 from jobrun.analysis.graph import Plan
 from jobrun.core.blob_paths import Key, overlaps
 from jobrun.errors import TaskError
-from jobrun.session.scheduler import Dag
+from jobrun.session.dag_run import Dag
 from jobrun.values.boxes import Box, Value
 from jobrun.values.opaque import changeable_objects
 from jobrun.values.workspace import Workspace

@@ -1,18 +1,4 @@
-"""A ready-counter scheduler on threads of its own.
-
-The state of a run:
-
-- ``waits[i]``     number of units that unit ``i`` still waits for; 0: it may start
-- ``ready``        units that may start and that no worker has taken
-- ``ready_first``  those of them that are *pinned*: only the first worker takes them
-- ``skipped``      units that are not to run, and those that wait for one
-- ``left``         number of units that are neither finished nor skipped
-- ``running``      number of workers that are in a unit
-- ``stopping``     a cut: no new unit may start but those *bound* to one that has run
-- ``error``        the first failure; then nothing starts any more
-
-A unit may also wait for *messages*, from the processes that run the rest of the dag; each counts in
-its ``waits`` until it has ``arrived``.
+"""A ready-counter scheduler on threads of its own; ``dag_run`` has the state of a run.
 
 A worker that finishes a unit counts down its successors under the lock, and runs one that became
 ready itself, without a queue in between; others go into ``ready``.  Workers are daemon threads, so
@@ -31,15 +17,13 @@ sleep meanwhile.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 
-__all__ = ["Dag", "Scheduler"]
+from jobrun.session.dag_run import Dag, DagRun, Execute
 
-Execute = Callable[[int], None]
+__all__ = ["Scheduler"]
 
 _LOOK = 0.2
 """Seconds between two checks while the caller's thread waits.
@@ -51,95 +35,8 @@ _SOON = 0.01
 """Seconds between two checks whether a loop that is to end has come to do so."""
 
 
-@dataclass
-class Dag:
-    """Units by number: how many each waits for, and which wait for it.  Edges may be added.
-
-    ``bound`` units belong to the unit in front of them: once that has run, they run too, before a
-    cut.  ``pinned`` units run on the first worker.
-    """
-
-    waits: list[int]
-    successors: list[list[int]]
-    bound: frozenset[int] = frozenset()
-    pinned: frozenset[int] = frozenset()
-
-    def before(self) -> list[list[int]]:
-        """Return the units that each waits for."""
-        found: list[list[int]] = [[] for _ in self.waits]
-        for unit, successors in enumerate(self.successors):
-            for other in successors:
-                found[other].append(unit)
-        return found
-
-    def order(self) -> list[int]:
-        """Return each unit's place in the order of their numbers, as far as the edges allow."""
-        waits, place = list(self.waits), [0] * len(self.waits)
-        ready = [unit for unit, n in enumerate(waits) if n == 0]
-        for number in range(len(waits)):
-            unit = heappop(ready)
-            place[unit] = number
-            for other in self.successors[unit]:
-                waits[other] -= 1
-                if waits[other] == 0:
-                    heappush(ready, other)
-        return place
-
-
 def _nothing() -> None:
     """Do nothing."""
-
-
-@dataclass
-class _Run:
-    """One run of a dag; see the module's docstring."""
-
-    dag: Dag
-    execute: Execute
-    cut: Callable[[], bool]
-    waits: list[int]
-    look: Callable[[], None]
-    halted: Callable[[], None]
-    over: threading.Event | None
-    """Set once it is over, if the caller waits for that; a loop takes part, and has none."""
-    done: bytearray = field(init=False)
-    skipped: set[int] = field(default_factory=set)
-    ready: deque[int] = field(default_factory=deque)
-    ready_first: deque[int] = field(default_factory=deque)
-    left: int = 0
-    running: int = 0
-    stopping: bool = False
-    error: BaseException | None = None
-    is_over: bool = False
-
-    def __post_init__(self) -> None:
-        self.done = bytearray(len(self.waits))
-
-    def offer(self, unit: int) -> None:
-        """Mark a unit as ready."""
-        (self.ready_first if unit in self.dag.pinned else self.ready).append(unit)
-
-    def skip(self, unit: int) -> None:
-        """Skip a unit that has not been started, and all that wait for it."""
-        found = [unit]
-        while found:
-            unit = found.pop()
-            if unit not in self.skipped and not self.done[unit]:
-                self.skipped.add(unit)
-                self.left -= 1
-                self.waits[unit] = -1  # so that no unit before it counts it down to 0
-                found += self.dag.successors[unit]
-
-    def take(self, is_first: bool) -> int:
-        """Return a unit for a worker, which is the first or another; -1 if there is none for it."""
-        if is_first and self.ready_first:
-            return self.ready_first.popleft()
-        return self.ready.popleft() if self.ready else -1
-
-    @property
-    def has_ready(self) -> bool:
-        """Return whether some worker can take a unit."""
-        return bool(self.ready or self.ready_first)
 
 
 @dataclass
@@ -196,7 +93,7 @@ class Scheduler:
         calls it, and with a second one an epoch of a small CNN took 110 ms instead of 58, on two
         cores.
         """
-        self._run: _Run | None = None
+        self._run: DagRun | None = None
         self._loop: _Loop | None = None
         self._looking = threading.Lock()
         """Held while the caller of a loop looks at a run of it, which does not end meanwhile."""
@@ -227,8 +124,8 @@ class Scheduler:
             raise RuntimeError("this session is closed")
         loop = self._loop if self._workers[:1] == [threading.current_thread()] else None
         over = threading.Event() if loop is None else None
-        run = _Run(dag, execute, cut, [*dag.waits], look, halted, over)
-        run = self._new_run(run, done, skip)
+        run = DagRun(dag, execute, cut, [*dag.waits], look, halted, over)
+        run.begin(done, skip)
         if run.left and not cut():
             self._start_workers()
             self._run_units(run, begun, loop)
@@ -238,22 +135,7 @@ class Scheduler:
             raise run.error
         return [i for i, finished in enumerate(run.done) if finished]
 
-    def _new_run(self, run: _Run, done: Sequence[int], skip: Sequence[int]) -> _Run:
-        waits, finished = run.waits, run.done
-        for unit in done:
-            finished[unit] = 1
-            for other in run.dag.successors[unit]:
-                waits[other] -= 1
-        for unit in done:
-            waits[unit] = -1  # so that no unit before it counts it down to 0
-        run.left = len(waits) - sum(finished)
-        for unit in skip:
-            run.skip(unit)
-        for unit in [i for i, n in enumerate(waits) if n == 0]:
-            run.offer(unit)
-        return run
-
-    def _run_units(self, run: _Run, begun: Callable[[], None], loop: _Loop | None) -> None:
+    def _run_units(self, run: DagRun, begun: Callable[[], None], loop: _Loop | None) -> None:
         """Run the units of ``run``; in a ``loop``, the caller's thread is the first worker."""
         try:
             self._begin(run, loop)
@@ -267,14 +149,14 @@ class Scheduler:
                     self._look_at(run)
         except BaseException as error:  # an interrupt on this thread: nothing new starts
             with self._lock:
-                self._halt(run, error)
+                run.halt(error)
             raise
         finally:
             with self._looking, self._lock:
                 if self._run is run:  # else the caller of a loop has left it, and begun another
                     self._run = None
 
-    def _begin(self, run: _Run, loop: _Loop | None) -> None:
+    def _begin(self, run: DagRun, loop: _Loop | None) -> None:
         """Make ``run`` the current one, and wake workers for it."""
         units = len(run.ready) + len(run.ready_first)
         with self._lock:
@@ -288,7 +170,7 @@ class Scheduler:
                 if units > 1:
                     self._work.notify(units - 1)  # the first worker takes one itself
 
-    def _take_part(self, run: _Run) -> None:
+    def _take_part(self, run: DagRun) -> None:
         """Work as the first worker until ``run`` is over."""
         while True:
             with self._lock:
@@ -301,7 +183,7 @@ class Scheduler:
                 run.running += 1
             self._work_on(run, unit, True)
 
-    def _look_at(self, run: _Run) -> None:
+    def _look_at(self, run: DagRun) -> None:
         run.look()
         if run.cut():  # where all units wait for messages, no worker checks
             self.stop()
@@ -339,7 +221,7 @@ class Scheduler:
         with self._lock:
             loop.left = True
             if self._run is not None:
-                self._halt(self._run, error)
+                self._run.halt(error)
         while self._run is None and not loop.over.wait(_SOON):
             pass
 
@@ -350,7 +232,7 @@ class Scheduler:
             if run is None:
                 return
             run.waits[unit] -= 1
-            if run.waits[unit] == 0 and self._may_start(run, unit):
+            if run.waits[unit] == 0 and run.may_start(unit):
                 run.offer(unit)
                 self._wake(run, 1)
 
@@ -361,7 +243,7 @@ class Scheduler:
             if run is None:
                 return
             if not run.stopping:
-                self._stop(run)
+                run.stop()
             if run.running == 0 and not run.has_ready:
                 self._end(run)
 
@@ -381,7 +263,7 @@ class Scheduler:
         """End the current run, and the loop of it, without waiting for the running units."""
         with self._lock:
             if self._run is not None:
-                self._halt(self._run, error)
+                self._run.halt(error)
                 self._end(self._run)
                 if self._loop is not None:
                     self._loop.leave(error)
@@ -404,7 +286,7 @@ class Scheduler:
             self._work.notify_all()
             self._work_of_first.notify()
 
-    def _wake(self, run: _Run, units: int) -> None:
+    def _wake(self, run: DagRun, units: int) -> None:
         """Wake workers for ``units`` units that became ready; the lock is held."""
         if self._first_is_free and run.has_ready:
             self._first_is_free = False
@@ -450,7 +332,7 @@ class Scheduler:
     def _take(self, is_first: bool) -> int:
         return -1 if self._run is None else self._run.take(is_first)
 
-    def _work_on(self, run: _Run, unit: int, is_first: bool) -> None:
+    def _work_on(self, run: DagRun, unit: int, is_first: bool) -> None:
         """Run ``unit`` and the units it makes ready, as long as there are some."""
         execute = run.execute
         while unit >= 0:
@@ -461,20 +343,12 @@ class Scheduler:
                 self._fail(run, error)
                 return
 
-    def _fail(self, run: _Run, error: BaseException) -> None:
+    def _fail(self, run: DagRun, error: BaseException) -> None:
         with self._lock:
-            self._halt(run, error)
+            run.halt(error)
             self._count_out(run)
 
-    def _halt(self, run: _Run, error: BaseException) -> None:
-        """Start nothing more; the lock is held."""
-        run.error = run.error or error
-        run.halted()
-        run.stopping = True
-        run.ready.clear()
-        run.ready_first.clear()
-
-    def _finish(self, run: _Run, unit: int, is_first: bool) -> int:
+    def _finish(self, run: DagRun, unit: int, is_first: bool) -> int:
         """Count a unit as finished; return the next one for this worker, or -1."""
         waits, pinned = run.waits, run.dag.pinned
         cut = run.cut()
@@ -482,12 +356,12 @@ class Scheduler:
             run.done[unit] = 1
             run.left -= 1
             if cut and not run.stopping:
-                self._stop(run)
+                run.stop()
             following = -1
             offered = 0
             for other in run.dag.successors[unit]:
                 waits[other] -= 1
-                if waits[other] == 0 and self._may_start(run, other):
+                if waits[other] == 0 and run.may_start(other):
                     if following < 0 and (is_first or other not in pinned):
                         following = other
                     else:
@@ -505,25 +379,13 @@ class Scheduler:
                 self._count_out(run)
             return following
 
-    def _stop(self, run: _Run) -> None:
-        """Cut: of what is ready only bound units may still start; the lock is held."""
-        run.stopping = True
-        bound = [u for u in (*run.ready, *run.ready_first) if u in run.dag.bound]
-        run.ready.clear()
-        run.ready_first.clear()
-        for unit in bound:
-            run.offer(unit)
-
-    def _may_start(self, run: _Run, unit: int) -> bool:
-        return not run.stopping or (run.error is None and unit in run.dag.bound)
-
-    def _count_out(self, run: _Run) -> None:
+    def _count_out(self, run: DagRun) -> None:
         """Count this worker out of ``run``, where it has nothing more to do; the lock is held."""
         run.running -= 1
         if run.running <= 0 and not run.has_ready and (run.left == 0 or run.stopping):
             self._end(run)
 
-    def _end(self, run: _Run) -> None:
+    def _end(self, run: DagRun) -> None:
         """Let who waits for the end of ``run`` continue; the lock is held."""
         run.is_over = True
         if run.over is not None:

@@ -35,10 +35,10 @@ from jobrun.session.binding import Binding
 from jobrun.session.call import Call
 from jobrun.session.call_outputs import Write
 from jobrun.session.current import Running, TaskStoppedError, enter
+from jobrun.session.dag_run import Dag
 from jobrun.session.input_check import check_kept
 from jobrun.session.object_order import ObjectOrder
 from jobrun.session.object_rules import ObjectRules
-from jobrun.session.scheduler import Dag
 from jobrun.session.stores import CallContext, Stores
 from jobrun.values.boxes import Value
 from jobrun.values.storable import check_storable

@@ -11,7 +11,8 @@ from engine import within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobrun.session.scheduler import Dag, Scheduler
+from jobrun.session.dag_run import Dag, DagRun
+from jobrun.session.scheduler import Scheduler
 
 Pairs = set[tuple[int, int]]
 
@@ -280,14 +281,12 @@ def test_an_interrupt_of_the_caller_starts_nothing_more(monkeypatch: pytest.Monk
             begun.wait(20)
             raise KeyboardInterrupt
 
-    original = scheduler._new_run
+    class InterruptedRun(DagRun):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            self.over = Interrupted()
 
-    def interrupted_run(*args: object) -> object:
-        made = original(*args)  # type: ignore[arg-type]
-        made.over = Interrupted()
-        return made
-
-    monkeypatch.setattr(scheduler, "_new_run", interrupted_run)
+    monkeypatch.setattr("jobrun.session.scheduler.DagRun", InterruptedRun)
     with pytest.raises(KeyboardInterrupt):
         scheduler.run(dag_of(5, {(i, i + 1) for i in range(4)}), recorder, (), never)
     release.set()

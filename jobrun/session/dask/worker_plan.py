@@ -42,7 +42,7 @@ from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import BlobUse, Plan, Unit, make_plan, needs_gathering, unit_key
 from jobrun.core.blob_paths import Key
 from jobrun.model.job import Job, Pipe, Task, TaskGroup
-from jobrun.session.scheduler import Dag
+from jobrun.session.dag_run import Dag
 
 __all__ = ["Send", "WorkerPlan", "portion"]
 
