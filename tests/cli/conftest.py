@@ -1,4 +1,4 @@
-"""The installed command in a subprocess, and the same in this process where that is enough."""
+"""The command in a process of its own, and the same in this process where that is enough."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from jobrun.cli.app import run
 from jobrun.core.position import Position
 from jobrun.values.adoption import adopt
 
-COMMAND = [str(Path(sys.executable).with_name("jobrun"))]
+COMMAND = [str(warm.COMMAND)]
 _CHANGING = (
     "JOBRUN_",
     "NO_COLOR",
@@ -77,23 +77,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def jobrun(folder: Path) -> Callable[..., Result]:
     """Runs the command in ``folder``, in a process of its own: see ``warm``.
 
-    With ``more`` in its environment it is the installed one, its output in pipes.
+    ``more`` is of its environment.
     """
 
     def call(*args: str, **more: str) -> Result:
-        if not more:
-            return Result(*warm.jobrun(args, folder, environment()))
-        done = subprocess.run(
-            [*COMMAND, *args], capture_output=True, cwd=folder, env=environment(**more), timeout=60
-        )
-        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return Result(*warm.jobrun(args, folder, environment(**more)))
 
     return call
 
 
 @pytest.fixture
 def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the installed command in ``folder`` and leaves it running, its output in pipes.
+    """Starts the command in ``folder`` and leaves it running, its output in pipes.
 
     ``apart``: in a process group of its own, which a signal can be sent to.  ``more`` is of its
     environment.
@@ -101,12 +96,12 @@ def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*args: str, apart: bool = False, **more: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*COMMAND, *args],
+        process = warm.start(
+            args,
+            folder,
+            environment(**more),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd=folder,
-            env=environment(**more),
             text=True,
             start_new_session=apart,
         )
@@ -154,7 +149,7 @@ class Screen:
 
 @pytest.fixture
 def terminal(folder: Path) -> Callable[..., Screen]:
-    """Runs the installed command in ``folder`` on a terminal of its own; ``answer`` is typed."""
+    """Runs the command in ``folder`` on a terminal of its own; ``answer`` is typed."""
 
     def terminal(
         *args: str, size: tuple[int, int] = (80, 24), answer: str = "", **more: str
@@ -162,13 +157,13 @@ def terminal(folder: Path) -> Callable[..., Screen]:
         leader, follower = pty.openpty()
         columns, rows = size
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        process = subprocess.Popen(
-            [*COMMAND, *args],
+        process = warm.start(
+            args,
+            folder,
+            environment(**more),
             stdin=follower,
             stdout=follower,
             stderr=follower,
-            cwd=folder,
-            env=environment(**more),
             start_new_session=True,
         )
         os.close(follower)
