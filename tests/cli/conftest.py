@@ -127,7 +127,7 @@ def shell(folder: Path) -> Callable[[str], Result]:
             capture_output=True,
             cwd=folder,
             env=environment(PATH=path),
-            timeout=60,
+            timeout=120,
         )
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -178,7 +178,7 @@ def terminal(folder: Path) -> Callable[..., Screen]:
                 break
             written += part
         os.close(leader)
-        return Screen(process.wait(timeout=60), written.decode().replace("\r\n", "\n"))
+        return Screen(process.wait(timeout=120), written.decode().replace("\r\n", "\n"))
 
     return terminal
 

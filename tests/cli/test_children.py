@@ -180,7 +180,7 @@ def test_ctrl_c_is_for_the_run_alone(start: Call, waiting: Path) -> None:
     process = start("train", "kids.yaml", apart=True)
     children_in(waiting)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, out + err
     assert err.count("SIGINT: no new work starts") == 1
     assert out.count("resume runs/kids") == 1
@@ -215,7 +215,7 @@ def test_a_signal_to_a_child_is_the_childs(start: Call, waiting: Path) -> None:
     )
     (waiting / "kids.py").write_text(code)
     process = start("train", "kids.yaml", "-q", apart=True)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert "SIG" not in out + err.replace("KeyboardInterrupt", "")
 
@@ -231,6 +231,6 @@ def killed(x, way):
 """
     (folder / "kids.py").write_text(CODE + killed)
     process = start("train", "kids.yaml", apart=True)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "its worker process was killed by SIGKILL" in err

@@ -353,7 +353,7 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.leader, text.encode())
 
-    def read_until(self, pattern: str, seconds: float = 30.0) -> str:
+    def read_until(self, pattern: str, seconds: float = 120) -> str:
         """What came on the screen since the last call, up to the pattern; escapes are left out."""
         until = time.monotonic() + seconds
         written = select.poll()

@@ -65,7 +65,7 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -95,7 +95,7 @@ def test_ctrl_c_is_for_the_run_alone(job: Path, folder: Path) -> None:
     )
     eventually(lambda: (job / "runs/count/checkpoint_3").exists())
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does it, to all processes
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert b"count: interrupted after" in out
     assert b"is lost" not in err
@@ -135,7 +135,7 @@ def test_a_lost_scheduler_ends_the_run_which_can_be_resumed(
     process = start("train", "count.yaml", "--scheduler", address)
     eventually(lambda: (job / "runs/count/checkpoint_3").exists())
     scheduler.kill()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert f"the scheduler {address} cannot be reached any more" in err
     assert "jobrun resume runs/count" in out

@@ -72,7 +72,7 @@ def test_a_task_changes_the_directory(when: str, start: Call, folder: Path, tmp_
     (folder / "moving.py").write_text(CODE.format(when=when, where=elsewhere))
     (folder / "moving.yaml").write_text(SPEC)
     process = start("train", "moving.yaml")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert "warning" not in err
     assert not list(elsewhere.iterdir())

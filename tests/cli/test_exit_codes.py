@@ -126,7 +126,7 @@ def lose_all(run: Path) -> None:
 
 
 ON_ERROR = ("async: false", "async: false, on_error: fail")
-AGAIN = "os.kill(os.getpid(), signal.{}); time.sleep(60)"
+AGAIN = "os.kill(os.getpid(), signal.{}); time.sleep(600)"
 TRAIN, RESUME = ("train",), ("resume",)
 ROWS = [
     Row(0, "done"),

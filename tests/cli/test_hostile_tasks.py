@@ -26,7 +26,7 @@ def test_a_forked_process_that_comes_back_is_ended(
     write(body("import os", "child = os.fork()", f"if child == 0: {how}",
                "else: os.waitpid(child, 0)"))  # fmt: skip
     process = start("train", "sum.yaml", apart=True)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert err.count("a process forked by task 'add' ") == 3
     assert "Traceback" not in err
@@ -52,7 +52,7 @@ def test_so_is_one_that_an_import_or_a_source_has_forked(
                '{pipe: {call: "steps:rows", from: x, batch: 6}, do: '
                '[{call: "steps:add", in: {total, x}, out: total}], name: read}'))  # fmt: skip
     process = start("train", "sum.yaml", apart=True)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert "returned, and is ended" in err
     assert out.count("sum: finished after 3 epochs") == 1
@@ -62,7 +62,7 @@ def test_a_task_closes_stdout(start: Call, write: Call, folder: Path) -> None:
     write(body("import sys", "print('before')", "sys.stdout.close()", "sys.stderr.close()",
                "print('after')"))  # fmt: skip
     process = start("train", "sum.yaml")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert out.startswith("before\nafter\nbefore\nafter\nbefore\nafter\nsum: finished")
 
@@ -70,7 +70,7 @@ def test_a_task_closes_stdout(start: Call, write: Call, folder: Path) -> None:
 def test_a_task_closes_what_is_below_stdout(start: Call, write: Call, folder: Path) -> None:
     write(body("import sys", "sys.__stdout__.close()", "print('after')"))
     process = start("train", "sum.yaml")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 2, out + err
     assert err.endswith("error: stdout cannot be written: it was closed by a task\n")
     assert load_blobs(folder / "runs/sum")["total"] == 106
@@ -82,7 +82,7 @@ def test_a_task_closes_every_file(start: Call, write: Call, folder: Path) -> Non
     wait = "while total == 102 and not os.path.exists('runs/sum/checkpoint_1'): pass"
     write(body("import os", wait, "if total == 102: os.closerange(3, 256)"))
     process = start("train", "sum.yaml")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert "bug" not in err
     assert load_blobs(folder / "runs/sum")["total"] == 106
@@ -134,7 +134,7 @@ ThreadPoolExecutor(1).submit(int)  # ends by itself
     assert f"the run is over; waiting for {name}" in said
     assert said.count("thread") + said.count("process") == 1
     (folder / "go").touch()
-    assert "sum: finished" in process.communicate(timeout=30)[0]
+    assert "sum: finished" in process.communicate(timeout=120)[0]
     assert process.returncode == 0
 
 
@@ -142,4 +142,4 @@ def test_nothing_is_said_of_an_end_that_comes_by_itself(start: Call, write: Call
     write(("def start", "from concurrent.futures import ThreadPoolExecutor\n"
            "ThreadPoolExecutor(1).submit(int)\n\ndef start"))  # fmt: skip
     process = start("train", "sum.yaml")
-    assert "waits" not in process.communicate(timeout=30)[1]
+    assert "waits" not in process.communicate(timeout=120)[1]

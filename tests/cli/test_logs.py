@@ -125,7 +125,7 @@ def test_following_ends_with_the_run(write: Call, start: Call, jobrun: Call, fol
     follower = start("logs", "sum", "add", "-f")
     assert "waits" in follower.stdout.readline()
     (folder / "go").touch()
-    out, err = follower.communicate(timeout=60)
+    out, err = follower.communicate(timeout=120)
     assert (follower.returncode, err) == (0, "")
     assert [line.rpartition(" ")[2] for line in out.splitlines()] == [
         "went",

@@ -225,7 +225,7 @@ def test_a_signal_ends_it(start: Call, call: Call, trained: Path, write: Call) -
     while not Path("here").exists():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert re.search("^sum: download and exit again, on epoch 3: interrupted: SIGINT$", out, re.M)
     assert len(told(trained)) == 1

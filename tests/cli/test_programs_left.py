@@ -30,7 +30,7 @@ stop: {{epochs: 1}}
 
 def pids(folder: Path) -> dict[str, int]:
     """The program, and what it has started in a session of its own."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not ((near := folder / "near").exists() and near.read_text()):
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -50,7 +50,7 @@ def test_what_left_the_session_ends_with_the_program(how: str, start: Call, fold
         for number in (signal.SIGTERM, signal.SIGINT):
             process.send_signal(number)
             time.sleep(0.05)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert [name for name, pid in found.items() if not has_ended(pid)] == []
 
 
@@ -68,7 +68,7 @@ def test_a_program_dies_with_jobrun_and_the_next_start_cleans_up(
     (folder / "go").touch()
     (temporary / "jobrun-task-other").mkdir()
     again = start("train", "left.yaml", "--fresh", apart=True, TMPDIR=str(temporary))
-    _, err = again.communicate(timeout=60)
+    _, err = again.communicate(timeout=120)
     assert again.returncode == 0, err
     assert has_ended(found["far"])
     assert not left.exists()

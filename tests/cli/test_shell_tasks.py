@@ -109,7 +109,7 @@ def test_a_signal_ends_the_program_with_its_children(
     os.kill(pid, 0)
     for _ in range(signals):
         process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 130
     assert has_ended(pid)
     (folder / "go").touch()

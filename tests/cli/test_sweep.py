@@ -290,7 +290,7 @@ def test_a_spec_that_has_changed(call: Call, sweep: Call, folder: Path) -> None:
     assert totals(home) == {"step=1": 104, "step=2": 108}
 
 
-def wait_until(true: Callable[[], Any], seconds: float = 30) -> None:
+def wait_until(true: Callable[[], Any], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it never came"
@@ -308,7 +308,7 @@ def test_a_signal_is_passed_on_once_and_the_sweep_goes_on(
     process = start("train", "sum.yaml", "--jobs", "2")
     wait_until(saved(home, *ALL[:2]))
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 143
     assert "SIGTERM: no further run starts" in err
     for name in ALL[:2]:
@@ -341,7 +341,7 @@ def test_notices_of_terminals_and_schedulers_end_a_sweep(
     wait_until(lambda: (home / "step=1/checkpoint_1").exists())
     process.send_signal(number)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert "step=1 | SIGUSR1: the state is saved at the next possible point" in err
     assert f"{number.name}: no further run starts" in err
@@ -355,7 +355,7 @@ def test_notices_of_terminals_and_schedulers_end_a_sweep(
 STUCK = """\
 if total > 100 + step:
         open(f"stuck-{step}", "w").close()
-        time.sleep(60)
+        time.sleep(600)
     return total + step"""
 
 
@@ -366,9 +366,9 @@ def test_a_second_signal_ends_all_at_once(start: Call, sweep: Call, folder: Path
     process.send_signal(signal.SIGINT)
     assert any("SIGINT: no further run starts" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=120)
     assert process.returncode == 130
-    wait_until(lambda: not any(RunDir(home / n).held() for n in ("step=1", "step=2")), 5)
+    wait_until(lambda: not any(RunDir(home / n).held() for n in ("step=1", "step=2")))
 
 
 def test_a_sweep_that_is_killed_leaves_no_run_behind_and_goes_on(

@@ -51,7 +51,7 @@ def wait_for(home: Path, names: Sequence[str], *processes: Any) -> None:
 
 
 def ended(process: Any) -> tuple[int, str]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     return process.returncode, out + err
 
 

@@ -101,7 +101,7 @@ def test_a_signal_to_all_processes_ends_the_run_and_it_goes_on(
     workers = busy(folder)
     for pid in (*workers, process.pid):  # as a service manager does
         os.kill(pid, number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == code, err
     assert "Traceback" not in err
     assert out.splitlines()[-1] == "jobrun resume runs/sum"
@@ -119,7 +119,7 @@ def test_two_interrupts_leave_nothing(start: Call, folder: Path) -> None:
     workers = busy(folder)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert all(map(has_ended, workers))
@@ -130,7 +130,7 @@ def test_workers_end_when_the_run_is_killed(start: Call, folder: Path) -> None:
     process = start("train", "sum.yaml")
     workers = busy(folder)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert all(map(has_ended, workers))
 
 
@@ -140,7 +140,7 @@ def test_a_worker_that_is_killed_ends_the_run_with_an_error(start: Call, folder:
     workers = busy(folder)
     os.kill(workers[0], signal.SIGKILL)
     os.kill(workers[1], signal.SIGKILL)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "task 'read/scale' of group 'epoch' in batch 1 failed: its worker process" in err
     assert "was killed by SIGKILL" in err

@@ -257,7 +257,7 @@ class TestOnSlurm:
         """A job of a minute is over before it has begun, which Slurm itself does not say."""
         folder = prepared(tmp_path)
         id = slurm.submit("walltime.sh", "--time=1", cwd=folder)
-        wait_until(lambda: slurm.job(id).get("Restarts") == "1", 40)
+        wait_until(lambda: slurm.job(id).get("Restarts") == "1", 120)
         state, reason = ended(folder / "runs/job")
         assert state == "interrupted"
         assert re.fullmatch(r"the Slurm job ends at \d\d:\d\d:\d\d UTC", reason)

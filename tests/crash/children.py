@@ -124,7 +124,7 @@ class Nursery:
             if child.code is None:
                 child.send(signal.SIGKILL)
                 child.ends_within(10.0)
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=120)
         shutil.rmtree(self._logs)
 
     def start(self, function: str, *arguments: Any, folder: Path | None = None) -> Child:

@@ -51,7 +51,7 @@ def pause(phase: str) -> None:
     if phase.startswith("struck "):  # by a signal that does not wake the main thread
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     Path(f"at-{phase}").touch()
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 120
     while not Path("go").exists():
         time.sleep(0.002)
         if time.monotonic() > give_up:

@@ -47,7 +47,7 @@ def browser() -> Iterator[Driver]:
     driver.quit()
 
 
-def until(check: Callable[[], Any], seconds: float = 30) -> Any:
+def until(check: Callable[[], Any], seconds: float = 120) -> Any:
     end = time.monotonic() + seconds
     while not (found := check()):
         assert time.monotonic() < end, "the browser did not come there"

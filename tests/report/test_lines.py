@@ -256,7 +256,7 @@ def test_the_thread_of_the_heartbeat_beats_and_ends_with_the_run(
     lines = Lines(stream)
     lines(make.started())
     (thread,) = set(threading.enumerate()) - before
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while "still running: starting" not in stream.getvalue() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert "still running: starting" in stream.getvalue()

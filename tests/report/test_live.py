@@ -70,7 +70,7 @@ def test_one_thread_paints_and_ends_with_the_run(make: Any) -> None:
     before = set(threading.enumerate())
     view = LiveView(Painter(terminal, True, terminal.size))
     view(make.started())
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while "digits  " not in "\n".join(terminal.screen) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert "digits  " in "\n".join(terminal.screen)

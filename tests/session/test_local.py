@@ -83,7 +83,7 @@ def test_any_schedule_over_nodes_gives_the_top_to_bottom_result(
 
 def test_leaves_written_in_parallel_are_in_the_order_of_the_spec() -> None:
     names = [f"k{i}" for i in range(16)]
-    barrier = threading.Barrier(8, timeout=20)
+    barrier = threading.Barrier(8, timeout=120)
 
     def make(number: int) -> int:
         barrier.wait()

@@ -154,7 +154,7 @@ def test_a_cut_among_pinned_units_leaves_whole_units_and_the_rest_can_run(
 
 def test_a_pinned_unit_does_not_wait_for_others_that_another_thread_can_run() -> None:
     """The first worker hands on what it made ready; else the two would not meet."""
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=120)
     dag = dag_of(3, {(0, 1), (0, 2)})
     dag.pinned = frozenset({0, 2})
     scheduler = Scheduler(2)
@@ -189,7 +189,7 @@ def test_units_run_on_daemon_threads_of_the_scheduler() -> None:
 @pytest.mark.parametrize("threads", [2, 8])
 def test_independent_units_run_at_the_same_time(threads: int) -> None:
     """A barrier that all must reach; with fewer threads it would break."""
-    barrier = threading.Barrier(threads, timeout=20)
+    barrier = threading.Barrier(threads, timeout=120)
     run(threads, dag_of(threads, set()), lambda unit: barrier.wait() and None)
 
 
@@ -230,7 +230,7 @@ def test_a_failure_ends_the_run_and_is_raised(threads: int, error: type[BaseExce
 
 
 def test_the_first_failure_wins_and_running_units_end() -> None:
-    begun, failed, ended = threading.Barrier(3, timeout=20), threading.Event(), []
+    begun, failed, ended = threading.Barrier(3, timeout=120), threading.Event(), []
 
     def execute(unit: int) -> None:
         begun.wait()

@@ -155,7 +155,7 @@ import os, sys, time
 from pathlib import Path
 
 def wait() -> None:
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 120
     while not Path(sys.argv[1], "go").exists() and time.monotonic() < give_up:
         time.sleep(0.005)
 

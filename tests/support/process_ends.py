@@ -8,7 +8,7 @@ from pathlib import Path
 __all__ = ["has_ended"]
 
 
-def has_ended(pid: int, seconds: float = 5.0) -> bool:
+def has_ended(pid: int, seconds: float = 120) -> bool:
     """Return whether a process ends within a while; a zombie, which waits for its parent, has."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

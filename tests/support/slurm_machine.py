@@ -97,9 +97,9 @@ class SlurmMachine:
         places |= {"log-file": "munged.log", "seed-file": "munged.seed"}
         options = [f"--{name}={self.folder / file}" for name, file in places.items()]
         self._daemon("munged", "--foreground", "--force", "--num-threads=2", *options)
-        wait_until((self.folder / "munge.socket").exists, 20)
+        wait_until((self.folder / "munge.socket").exists, 120)
         self._daemon("slurmctld", "-D", "-i")
-        wait_until(lambda: not self._call("scontrol", "ping").returncode, 20)
+        wait_until(lambda: not self._call("scontrol", "ping").returncode, 120)
         self._daemon("slurmd", "-D")
         wait_until(
             lambda: set(self._call("sinfo", "-h", "-o", "%t").stdout.split()) == {"idle"}, 30
@@ -108,7 +108,7 @@ class SlurmMachine:
     def clear(self) -> None:
         """End all jobs."""
         self._call("scancel", "--user=root")
-        wait_until(lambda: not self._call("squeue", "-h").stdout.strip(), 40)
+        wait_until(lambda: not self._call("squeue", "-h").stdout.strip(), 120)
 
     def stop(self) -> None:
         """End all jobs, and then the daemons."""

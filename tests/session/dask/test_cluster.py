@@ -322,7 +322,7 @@ def test_nothing_but_the_run_directory_is_needed(
     folder = Path("/proc/self/cwd")
     job = validate_spec("job.yaml")
     made = connect(workers, 10)
-    made.wait_for_workers(2, timeout=30)
+    made.wait_for_workers(2, timeout=120)
     session = DaskSession(made)
     runner = train(session, job, tmp_path / "runs/job", request=Request(folder=folder))
     assert set(session.where) == {"a", "b"}

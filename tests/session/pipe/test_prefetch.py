@@ -176,7 +176,7 @@ def test_closing_early_ends_the_threads_in_every_state_of_the_window(
         ahead = Ahead(iter(int, 1), work, threads, window)  # a source without an end
         for _ in range(consumed):
             next(ahead)
-        assert entered.acquire(timeout=10)
+        assert entered.acquire(timeout=120)
         within(20, ahead.close)
         assert not workers()
 
