@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import warm
 
 from jobrun import load_blobs
 from jobrun.core.rng import make_rng
@@ -31,8 +30,8 @@ def code(name: str) -> ModuleType:
 def trained(name: str, runs: Path, *options: str) -> dict[str, Any]:
     """The blobs at the end of a run in a process of its own."""
     words = ["train", str(SPECS / f"{name}.yaml"), "--runs-dir", str(runs), *options]
-    done = subprocess.run([sys.executable, "-m", "jobrun", *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    code, _, err = warm.jobrun(words, runs, warm.environment())
+    assert code == 0, err
     return load_blobs(runs / name)
 
 

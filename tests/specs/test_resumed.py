@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import warm
 from whole_runs import bytes_of_checkpoints, facts_of_checkpoints, records
 
 from jobrun import load_blobs
@@ -41,6 +42,12 @@ def python(*args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def jobrun(*args: str) -> None:
+    """Run the command to a good end."""
+    code, _, err = warm.jobrun(args, ROOT, warm.environment())
+    assert code == 0, err
+
+
 def train(spec: str, runs: Path) -> tuple[str, ...]:
     """The arguments that train a spec."""
     return ("train", str(ROOT / "specs" / f"{spec}.yaml"), "--runs-dir", str(runs))
@@ -55,8 +62,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def left_alone(spec: str, alone: Path) -> Path:
     """The run of a spec that nobody disturbed."""
     if not (alone / spec).exists():
-        done = python("jobrun", *train(spec, alone))
-        assert done.returncode == 0, done.stderr
+        jobrun(*train(spec, alone))
     assert records(alone / spec)[-1].epoch == FINISHED[spec]
     return alone / spec
 
@@ -79,8 +85,7 @@ def test_killed_after_a_checkpoint_and_resumed_equals_left_alone(
     killed = python("killed_at", str(epoch), *train(spec, tmp_path))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert records(tmp_path / spec)[-1].epoch == epoch
-    resumed = python("jobrun", *train(spec, tmp_path), "--threads", "5")
-    assert resumed.returncode == 0, resumed.stderr
+    jobrun(*train(spec, tmp_path), "--threads", "5")
     assert bytes_of_checkpoints(tmp_path / spec) == bytes_of_checkpoints(undisturbed)
     assert facts_of_checkpoints(tmp_path / spec) == facts_of_checkpoints(undisturbed)
     assert files(tmp_path / spec) == files(undisturbed) != {}
@@ -99,8 +104,7 @@ def test_interrupted_inside_epochs_and_resumed_equals_left_alone(
         if place != 1 and (inside or spec in ("life", "pagerank")):
             break
     assert inside == (spec not in ("life", "pagerank")), "their epochs are one task"
-    resumed = python("jobrun", *train(spec, tmp_path))
-    assert resumed.returncode == 0, resumed.stderr
+    jobrun(*train(spec, tmp_path))
     first, second = load_blobs(undisturbed), load_blobs(tmp_path / spec)
     assert list(first) == list(second)
     for name in first:

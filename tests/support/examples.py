@@ -35,7 +35,7 @@ REFERENCE = re.compile(r"`((?:specs|jobrun|tests)/[\w./-]+)`|\]\(([\w./-]+)\)")
 
 def run(command: str, folder: Path) -> str:
     """What a command of the reader's prints; it must end well."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("JOBRUN_", "LC_", "LANG"))}
+    env = warm.environment()
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
     words = shlex.split(command)
     if words[0] == "jobrun":

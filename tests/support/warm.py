@@ -32,7 +32,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, TextIO
 
-__all__ = ["COMMAND", "REAL", "jobrun", "start"]
+__all__ = ["COMMAND", "REAL", "environment", "jobrun", "start"]
 
 COMMAND = Path(sys.executable).with_name("jobrun")
 REAL = sys.platform != "linux" or any(
@@ -41,8 +41,6 @@ REAL = sys.platform != "linux" or any(
 """All processes are started.  Read at import: tests run without the variables of jobrun."""
 _AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "GLIBC_", "OPENBLAS_", "OMP_", "MKL_")
 """Variables that act as an interpreter or a library starts."""
-_ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "JOBRUN_"))}
-"""The environment of the server: that of the tests, in no language."""
 _IMPORTED = (
     *("jobrun.usercode.bind", "jobrun.cli.app", "jobrun.cli.running", "jobrun.cli.train"),
     *(
@@ -55,6 +53,11 @@ _IMPORTED = (
 )
 _MOST = 1 << 20
 """Bytes of the longest message."""
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of the tests without the variables of jobrun, and in no language."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("JOBRUN_", "LC_", "LANG"))}
 
 
 def jobrun(
@@ -100,6 +103,8 @@ def _ignored() -> set[int]:
 
 
 _IGNORED = _ignored()
+_ENVIRONMENT = environment()
+"""What holds as the tests start, and for the server."""
 
 
 class _Forked(subprocess.Popen[Any]):
