@@ -98,7 +98,7 @@ def test_it_is_a_process_as_one_that_has_started(
         "train sum.yaml --set vars.step=x",
         "validate sum.yaml",
         "metrics sum",
-        "runs",
+        "load-blobs sum",
     ],
 )
 def test_it_prints_and_ends_as_one_that_has_started(
