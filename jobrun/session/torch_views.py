@@ -3,8 +3,9 @@
 torch has no read-only tensors: ``from_numpy``, ``as_tensor``, ``asarray`` and ``frombuffer`` of a
 read-only array make one that can be written to, with a warning, once in a process.  Most are only
 read.  So the inputs of a call that makes one are compared by checksums, as under ``--check``: taken
-when torch warns, which is before the tensor is there, and compared after the call.  A user's own
-read-only arrays are not concerned, and torch warns of them as it does without jobrun.
+when torch warns, which is before the tensor is there, and compared after the call.  The warning is
+not shown then: a call that writes into such a tensor is an error.  Outside of such calls torch warns
+as it does without jobrun.
 
 Nothing warns of ``torch.from_dlpack`` (torch ignores DLPack's read-only flag), of pointers, and of
 native code: only ``--check`` finds what is written through these.
@@ -33,18 +34,12 @@ calls: Final = _Calls()
 
 
 class _Views:
-    """In place of the pattern of a filter of warnings: sees each one, and stops none.
-
-    A warning that a call was answered with is given to the filters of the user from here, with a
-    registry of its own.  Python would enter it in the registry of the user's module, and not ask
-    any filter about the next one at that line.
-    """
+    """In place of the pattern of a filter of warnings: stops those that were answered with a look."""
 
     pattern: Final = "(?!)"
     """What who copies filters takes it for (scikit-learn, for its threads): matches nothing."""
 
     def __init__(self) -> None:
-        self._registry: dict[Any, Any] = {}
         self._texts = _TEXTS  # the module's names are None while Python ends, and it warns then too
 
     def match(self, text: str) -> bool:
@@ -56,15 +51,6 @@ class _Views:
         if look is None:
             return False
         look()
-        frame = sys._getframe(1)
-        calls.look = None  # the next warning is the user's
-        try:
-            warnings.warn_explicit(
-                *(text, UserWarning, frame.f_code.co_filename, frame.f_lineno),
-                registry=self._registry,
-            )
-        finally:
-            calls.look = look
         return True
 
 
