@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from jobrun.cli.options import common, completes, option, screen_width, settings, uses_color
 from jobrun.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from jobrun.docs import Section
 
 __all__ = ["command"]
 
@@ -69,17 +73,28 @@ def _section(name: str, words: str) -> str:
         return hits[0].text
     headings = [section.heading for section in hits or found]
     what = f"no section {words!r}" if not hits else f"{len(hits)} sections match {words!r}"
-    hint = "" if hits else did_you_mean(words, headings)
+    hint = "" if hits else _mentions(words, found) or did_you_mean(words, headings)
     few = ", ".join(map(repr, headings[:_MANY])) + ", …" * (len(headings) > _MANY)
     hint = hint or f"{'they are' if hits else 'it has'} {few}"
     raise click.BadParameter(f"{what} in page {name!r}; {hint}", param_hint="SECTION")
 
 
+def _mentions(words: str, found: list[Section]) -> str:
+    """Return a hint with the sections that hold ``words``, those first that do so most often."""
+    from jobrun.docs import mentions
+
+    counts = {section.heading: mentions(section.own, words) for section in found}
+    most = sorted(filter(counts.__getitem__, counts), key=counts.__getitem__, reverse=True)
+    return f"it is mentioned in {', '.join(map(repr, most[:_MANY]))}" if most else ""
+
+
 def _search(words: str, names: list[str]) -> None:
-    from jobrun.cli.pages import page
+    from jobrun.cli.pages import MADE, page
     from jobrun.docs import search
 
-    found = list(search(words, {name: page(name) for name in names}))
+    # What a person wrote comes first: the pages made from the code name every word somewhere.
+    ordered = sorted(names, key=MADE.__contains__)
+    found = list(search(words, {name: page(name) for name in ordered}))
     if not found:
         from jobrun.errors import NotFoundError
 

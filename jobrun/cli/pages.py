@@ -6,9 +6,9 @@ from importlib import import_module
 
 from jobrun import docs
 
-__all__ = ["page", "pages"]
+__all__ = ["MADE", "page", "pages"]
 
-_MADE = {
+MADE = {
     "api": "Python API: the public names, from their docstrings",
     "commands": "Commands: every command and its options",
     "keys": "Keys: every key of a spec, its type, default and examples",
@@ -18,12 +18,12 @@ _MADE = {
 
 def pages() -> dict[str, str]:
     """Return every page: its name and its title, in the order of the names."""
-    return dict(sorted({**docs.pages(), **_MADE}.items()))
+    return dict(sorted({**docs.pages(), **MADE}.items()))
 
 
 def page(name: str) -> str:
     """Return the Markdown of a page.  Raises FileNotFoundError."""
-    if name not in _MADE:
+    if name not in MADE:
         return docs.page(name)
     text: str = import_module(f"jobrun.cli.reference.{name}").markdown()
-    return f"# {_MADE[name]}\n\n{text}"
+    return f"# {MADE[name]}\n\n{text}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-__all__ = ["Section", "matching", "page", "pages", "search", "sections"]
+__all__ = ["Section", "matching", "mentions", "page", "pages", "search", "sections"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,11 @@ def matching(found: list[Section], words: str) -> list[Section]:
         if hits := [section for heading, section in headings if fits(heading, wanted)]:
             return hits
     return []
+
+
+def mentions(text: str, words: str) -> int:
+    """Return how often a text holds ``words``, as whole ones."""
+    return f" {_folded(text)} ".count(f" {_folded(words)} ") if _folded(words) else 0
 
 
 def _ends_with(heading: str, words: str) -> bool:

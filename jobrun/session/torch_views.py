@@ -4,8 +4,8 @@ torch has no read-only tensors: ``from_numpy``, ``as_tensor``, ``asarray`` and `
 read-only array make one that can be written to, with a warning, once in a process.  Most are only
 read.  So the inputs of a call that makes one are compared by checksums, as under ``--check``: taken
 when torch warns, which is before the tensor is there, and compared after the call.  The warning is
-not shown then: a call that writes into such a tensor is an error.  Outside of such calls torch warns
-as it does without jobrun.
+not shown then: a call that writes into such a tensor is an error.  Elsewhere torch warns as it does
+without jobrun.
 
 Nothing warns of ``torch.from_dlpack`` (torch ignores DLPack's read-only flag), of pointers, and of
 native code: only ``--check`` finds what is written through these.
@@ -34,7 +34,7 @@ calls: Final = _Calls()
 
 
 class _Views:
-    """In place of the pattern of a filter of warnings: stops those that were answered with a look."""
+    """In place of the pattern of a filter of warnings: stops those answered by a look."""
 
     pattern: Final = "(?!)"
     """What who copies filters takes it for (scikit-learn, for its threads): matches nothing."""

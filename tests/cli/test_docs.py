@@ -64,6 +64,9 @@ def test_an_unknown_or_ambiguous_section_names_the_headings(call: Callable[..., 
     done = call("docs", "spec", "zzz")
     assert done.code == 2
     assert "no section 'zzz' in page 'spec'; it has 'Tools for specs'" in done.err
+    done = call("docs", "spec", "min_delta")
+    assert done.code == 2
+    assert "no section 'min_delta' in page 'spec'; it is mentioned in 'Conditions'" in done.err
     done = call("docs", "spec", "n")
     assert done.code == 2
     assert "2 sections match 'n' in page 'spec'; they are 'Names', 'Nodes'" in done.err
@@ -78,6 +81,13 @@ def test_search(call: Callable[..., Any]) -> None:
     found = json.loads(call("docs", "spec", "--search", "patience", "--json").out)["found"]
     assert {row["page"] for row in found} == {"spec"}
     assert all("patience" in row["line"].lower() for row in found)
+
+
+def test_search_shows_pages_made_from_the_code_last(call: Callable[..., Any]) -> None:
+    found = json.loads(call("docs", "--search", "epochs", "--json").out)["found"]
+    pages = list(dict.fromkeys(row["page"] for row in found))
+    assert pages[-3:] == ["api", "commands", "keys"]
+    assert pages[:-3] == sorted(pages[:-3])
 
 
 def test_search_for_words_in_any_order(call: Callable[..., Any]) -> None:
