@@ -20,7 +20,7 @@ from jobrun.errors import UsageError
 from jobrun.values.adapters import structural
 from jobrun.values.adapters.base import LiveAdapter, ValueAdapter
 
-__all__ = ["adapter_named", "live_adapter", "register", "value_adapter"]
+__all__ = ["adapter_named", "has_adapters", "live_adapter", "register", "value_adapter"]
 
 Adapter = ValueAdapter | LiveAdapter
 
@@ -91,6 +91,11 @@ def adapter_named(name: str) -> Adapter | None:
         if adapter is not None:
             _by_name[name] = adapter
     return adapter
+
+
+def has_adapters(package: str) -> bool:
+    """Return whether jobrun has adapters for the types of a package."""
+    return bool(_of_library(package))
 
 
 def _adapters(kind: type) -> tuple[ValueAdapter | None, LiveAdapter | None]:

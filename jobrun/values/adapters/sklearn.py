@@ -12,7 +12,6 @@ restoring never imports anything, and never calls what is not on the list.
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final
@@ -21,6 +20,7 @@ import numpy as np
 
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Plain
+from jobrun.values.adapters.named_classes import class_named, name_of
 from jobrun.values.adapters.ties import Forms, Objects
 
 __all__ = ["ADAPTERS"]
@@ -79,7 +79,7 @@ class EstimatorAdapter:
 
     def restore(self, obj: Any, state: Plain) -> Any:
         """Give ``obj`` the attributes of the state, those of fitting too; return ``obj``."""
-        _check_object(state, _reference(type(obj)), type(obj).__name__)
+        _check_object(state, name_of(type(obj)), type(obj).__name__)
         try:
             _put_back(obj, state, type(obj).__name__, _Made())
         except _NOT_A_STATE as error:
@@ -98,10 +98,6 @@ class EstimatorAdapter:
             if value is None and name.rpartition("__")[2] == "random_state":
                 return "rng.numpy", f"its {name} is None"
         return None
-
-
-def _reference(kind: type) -> str:
-    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _is_of_sklearn(obj: object) -> bool:
@@ -138,7 +134,7 @@ def _new_form(value: Any, where: str, seen: Forms) -> Plain:
         return {key: _form(item, f"{where}[{key!r}]", seen) for key, item in value.items()}
     if isinstance(value, slice):
         return {_CLASS: _SLICE, "items": [value.start, value.stop, value.step]}
-    if _reference(type(value)) == _BUNCH:
+    if name_of(type(value)) == _BUNCH:
         return {_CLASS: _BUNCH, "items": _form(dict(value), where, seen)}
     if type(value) is list:
         return [_form(item, f"{where}[{n}]", seen) for n, item in enumerate(value)]
@@ -146,7 +142,7 @@ def _new_form(value: Any, where: str, seen: Forms) -> Plain:
         return value  # taken apart by the adapter of its library
     if _is_of_sklearn(value) or _is_estimator(value):
         return _form_of_object(value, where, seen)
-    raise _refused(where, f"a {_reference(type(value)).replace(':', '.')}")
+    raise _refused(where, f"a {name_of(type(value)).replace(':', '.')}")
 
 
 def _form_of_array(array: Any, where: str, seen: Forms) -> Plain:
@@ -166,7 +162,7 @@ def _form_of_array(array: Any, where: str, seen: Forms) -> Plain:
 
 def _form_of_object(obj: Any, where: str, seen: Forms) -> Plain:
     """Return the class of an object and its attributes, or what it reduces to."""
-    reference = _reference(type(obj))
+    reference = name_of(type(obj))
     if reference == _TREE:
         _, arguments, state = obj.__reduce__()
         return {_CLASS: reference, "arguments": list(arguments), "state": state}
@@ -186,11 +182,11 @@ def _form_of_object(obj: Any, where: str, seen: Forms) -> Plain:
 
 
 def _has_own_attributes(obj: Any) -> bool:
-    return hasattr(obj, "__dict__") and not _reference(type(obj)).startswith(_LOSSES[1])
+    return hasattr(obj, "__dict__") and not name_of(type(obj)).startswith(_LOSSES[1])
 
 
 def _is_estimator(obj: object) -> bool:
-    return any(_reference(kind) == "sklearn.base:BaseEstimator" for kind in type(obj).__mro__)
+    return any(name_of(kind) == "sklearn.base:BaseEstimator" for kind in type(obj).__mro__)
 
 
 def _refused(where: str, what: str) -> ValueRefusedError:
@@ -273,7 +269,7 @@ def _object(form: Mapping[str, Any], before: Any, where: str, made: _Made) -> An
             return _MAKERS[reference](**parts)
         except _NOT_A_STATE as error:
             raise ValueRefusedError(f"{where} is not the state of a {reference}: {error}") from None
-    own = _reference(type(before)) == reference != _TREE and _has_own_attributes(before)
+    own = name_of(type(before)) == reference != _TREE and _has_own_attributes(before)
     if own and made.claims(before):
         _put_back(before, form, where, made)
         return before
@@ -329,10 +325,9 @@ def _transposed_array(form: Mapping[str, Any], where: str) -> Any:
 
 def _class(reference: Any, where: str) -> type:
     """Return a class of a module of scikit-learn that has been imported."""
-    module, _, name = str(reference).partition(":")
-    found = sys.modules.get(module) if module.partition(".")[0] == "sklearn" else None
-    kind = getattr(found, name, None) if name.isidentifier() else None
-    if not isinstance(kind, type) or _reference(kind) != reference:
+    own = str(reference).partition(":")[0].partition(".")[0] == "sklearn"
+    kind = class_named(reference) if own else None
+    if kind is None or name_of(kind) != reference:
         raise ValueRefusedError(
             f"{where} is a {str(reference)[:80]}, which is not a class of scikit-learn that has "
             "been imported",

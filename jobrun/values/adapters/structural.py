@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import LiveAdapter, Meta, Plain, ValueAdapter
+from jobrun.values.adapters.named_classes import class_named, is_stored, name_of, set_field
 
 __all__ = ["ADAPTERS", "adapters_of"]
 
 
-def _reference(kind: type) -> str:
-    return f"{kind.__module__}:{kind.__qualname__}"
-
-
 def _class_of(meta: Meta) -> type:
     """Return the class that ``meta`` names, which its module must have been imported for."""
-    reference = str(meta.get("class"))
-    module, _, name = reference.partition(":")
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(found, type):
+    name = str(meta.get("class"))
+    found = class_named(name)
+    if found is None:
         raise ValueRefusedError(
-            f"the value is a {reference}, which is not there now",
-            hint=f"import {module} where the job's functions are defined",
+            f"the value is a {name}, which is not there now",
+            hint=f"import {name.partition(':')[0]} where the job's functions are defined",
         )
     return found
 
@@ -40,7 +33,8 @@ class NamedTupleAdapter:
 
     def dump(self, value: Any) -> tuple[Plain, Meta]:
         """Return the fields and the class."""
-        return dict(zip(value._fields, value, strict=True)), {"class": _reference(type(value))}
+        _check_stored(type(value), ())
+        return dict(zip(value._fields, value, strict=True)), {"class": name_of(type(value))}
 
     def load(self, plain: Plain, meta: Meta) -> Any:
         """Make the named tuple again; raises ValueRefusedError if its fields are others now."""
@@ -67,8 +61,9 @@ class DataclassAdapter:
                 f"{', '.join(sorted(more))}",
                 hint="declare them as fields",
             )
+        _check_stored(type(value), names)
         fields = {name: getattr(value, name) for name in names if hasattr(value, name)}
-        return fields, {"class": _reference(type(value))}
+        return fields, {"class": name_of(type(value))}
 
     def load(self, plain: Plain, meta: Meta) -> Any:
         """Make the object again; raises ValueRefusedError if its fields are others now."""
@@ -78,10 +73,26 @@ class DataclassAdapter:
             raise ValueRefusedError(
                 f"{meta['class']} has fields {sorted(names)}, and had {sorted(plain)}"
             )
+        _check_stored(kind, names)
         made: Any = object.__new__(kind)
         for name, value in plain.items():
-            object.__setattr__(made, name, value)
+            set_field(made, name, value)
         return made
+
+
+def _check_stored(kind: type, names: Iterable[str]) -> None:
+    """Raise ValueRefusedError for a dataclass that runs code when it is filled or let go."""
+    if hasattr(kind, "__del__"):
+        raise ValueRefusedError(
+            f"a {kind.__name__} has a method __del__, which would run for each copy of it",
+            hint="keep what it holds, without the object: a dict of its fields",
+        )
+    others = [name for name in names if not is_stored(kind, name)]
+    if others:
+        raise ValueRefusedError(
+            f"the field {others[0]!r} of a {kind.__name__} is a property",
+            hint="keep what it is made of as a field",
+        )
 
 
 _NAMED_TUPLE: Final = NamedTupleAdapter()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import enum
+import gc
 import itertools
+import json
 import random
 import threading
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -15,11 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import yaml
 
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from jobrun.errors import ValueRefusedError  # noqa: E402
 from jobrun.values.adapters.pytree import (  # noqa: E402
     live_adapter_of,
     note_made,
@@ -437,3 +441,113 @@ def test_what_a_tuple_holds_is_seen_to_change() -> None:
     old.pair[1].append(5)
     old.pair[2][1]["n"] = 6
     assert moved(old, new).pair == (1, [2, 5], (3, {"n": 6}))
+
+
+# What a forged checkpoint may not do.
+
+acted: list[Any] = []
+
+
+class Deleting:
+    """An object that acts when it is no longer used."""
+
+    def __init__(self) -> None:
+        self.path = "own"
+
+    def __del__(self) -> None:
+        acted.append(vars(self).get("path"))
+
+
+class Setting:
+    """An object whose property acts when it is set."""
+
+    @property
+    def path(self) -> Any:
+        return self.__dict__.get("path", "none")
+
+    @path.setter
+    def path(self, value: Any) -> None:
+        acted.append(value)
+
+
+def forged(form: Any, **attributes: Any) -> Any:
+    """Restore a module whose attribute ``it``, or all, a text gives that somebody else wrote."""
+    module = noted(holder(it=None, **attributes))
+    adapter: Any = live_adapter_of(module)
+    text = form if isinstance(form, str) else json.dumps({"it": form})
+    return adapter.restore(module, {**adapter.state(module), ".plain": text})
+
+
+def made(name: str, *fields: Any) -> dict[str, Any]:
+    return {"object": [*fields], "class": name}
+
+
+FORGED: dict[str, Any] = {
+    "a function of torch": {"dtype": "load"},
+    "a module of torch": {"dtype": "hub"},
+    "a shared library": {"global": "ctypes:cdll./tmp/library"},
+    "a shared library as a class": made("ctypes:cdll./tmp/library"),
+    "a class of Python": made("subprocess:Popen"),
+    "a class of Python in a module": made("torch.hub:tempfile._TemporaryFileCloser", ["name", "x"]),
+    "a class of Python by another name": made("torch.hub:Path"),
+    "a class of jobrun": made("jobrun.storage.lock:Lock"),
+    "a class of a library": made("torch.utils.data.dataset:Dataset", ["x", 1]),
+    "a class of another library": made("yaml.events:ScalarEvent", ["x", 1]),
+    "a class with __del__": made(f"{__name__}:Deleting", ["path", "forged"]),
+    "a class of C": made("numpy:ndarray"),
+    "a tuple that is none": {"named": [1], "class": f"{__name__}:Average"},
+    "a tuple of Python": {"named": [1, 2], "class": "urllib.parse:DefragResult"},
+    "a hook of the module": '{"_forward_hooks": {"dict": [[0, 1]]}}',
+    "the parts of the module": '{"l._parameters": {"dict": []}}',
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_attribute_is_refused(what: str) -> None:
+    acted.clear()
+    with pytest.raises(ValueRefusedError):
+        forged(FORGED[what])
+    gc.collect()
+    assert acted == []
+
+
+def test_objects_of_setup_that_are_not_their_fields_are_not_filled() -> None:
+    """Else a module that an attribute refers to is emptied."""
+    for name, value in (("builtins:module", itertools), ("builtins:function", shown)):
+        before = dict(vars(value))
+        with pytest.raises(ValueRefusedError):
+            forged({**made(name, ["chain", 1]), "own": "tool"}, tool=value)
+        assert dict(vars(value)) == before
+
+
+def test_fields_are_filled_without_properties_and_without_another_class() -> None:
+    acted.clear()
+    name = f"{__name__}:Setting"
+    kind = {"setup": None, "own": "kind"}
+    module = forged(made(name, ["path", "forged"], ["__class__", kind]), kind=Deleting)
+    assert type(module.it) is Setting
+    assert module.it.path == "forged"
+    assert acted == []
+
+
+def test_what_is_not_made_on_a_resume_is_said_when_it_is_saved() -> None:
+    module = noted(holder(it=None, other=None))
+    deleting = Deleting()
+    module.it, module.other = [deleting], [yaml.ScalarEvent("a", None, (True, False), "b")]
+    read_state(live_adapter_of(module), module)
+    first, second = warned(module)
+    assert "Deleting, a class with a method __del__" in first
+    assert "ScalarEvent, a class of a library of which 'setup' has made no object" in second
+
+
+def test_an_object_of_a_library_of_which_setup_has_made_one_is_made_again() -> None:
+    old, new = (
+        noted(holder(it=[yaml.ScalarEvent("a", None, (True, False), "b")])) for _ in range(2)
+    )
+    another: Any = yaml.ScalarEvent("a", None, (True, False), "b")
+    another.value = 3
+    old.it.append(another)
+    moved(old, new)
+    assert type(new.it[1]) is yaml.ScalarEvent
+    assert new.it[1].value == 3
+    assert warned(old) == []

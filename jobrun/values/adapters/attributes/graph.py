@@ -11,7 +11,6 @@ them, so they are filled again, not replaced.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time, timedelta, timezone
@@ -35,20 +34,14 @@ import numpy as np
 from jobrun.core.crc32c import crc32c
 from jobrun.errors import ValueRefusedError
 from jobrun.values.adapted import take_apart
+from jobrun.values.adapters.attributes.makeable import Makeable, made_of_fields
 from jobrun.values.adapters.base import Plain
+from jobrun.values.adapters.named_classes import member_named, name_of
 from jobrun.values.adapters.pytree import live_adapter_of
 from jobrun.values.adapters.registry import value_adapter
 from jobrun.values.adapters.torch_tensors import is_tensor
 
-__all__ = [
-    "PAIRS",
-    "SCALARS",
-    "SEQUENCES",
-    "AttributeWalk",
-    "class_named",
-    "mark_of",
-    "named_object",
-]
+__all__ = ["PAIRS", "SCALARS", "SEQUENCES", "AttributeWalk", "fields_in", "mark_of"]
 
 SCALARS: Final = frozenset((bool, int, float, str, type(None)))
 SEQUENCES: Final[Mapping[str, type]] = {
@@ -80,14 +73,19 @@ class AttributeWalk:
     """One walk over attributes.
 
     ``registered`` are the names of what the owner itself saves, by id; ``first`` the places where
-    ``setup`` made an object, by id, None while these are being noted.
+    ``setup`` made an object, by id, None while these are being noted; ``makeable`` the classes of
+    which a resumed run can make objects.
     """
 
     def __init__(
-        self, registered: Mapping[int, str], first: Mapping[int, str] | None = None
+        self,
+        registered: Mapping[int, str],
+        first: Mapping[int, str] | None = None,
+        makeable: Makeable | None = None,
     ) -> None:
         self._registered = registered
         self._first = first
+        self._makeable = makeable or Makeable(())
         self._places: dict[int, str] = {}
         self.objects: dict[str, Any] = {}
         """All that has an identity, by place; it is kept here so that its id stays its own."""
@@ -147,7 +145,7 @@ class AttributeWalk:
             return _layout(value)
         if live_adapter_of(value) is not None:
             return self._live(value, place, own)
-        if not _is_still(value) and (names := _own_fields(value)) is not None:
+        if (names := fields_in(value)) is not None:
             return self._object(value, names, place, own)
         if not own:
             self.lost[place] = _described(value)
@@ -173,11 +171,10 @@ class AttributeWalk:
         return form
 
     def _named(self, value: Any, place: str) -> dict[str, Any]:
-        name = _reference(type(value))
-        if class_named(name) is not type(value):
-            self.lost[place] = f"{_described(value)}, a class that no module has under its name"
+        if (why := self._makeable.why_not_named(type(value))) is not None:
+            self.lost[place] = f"{_described(value)}, {why}"
             return {"lost": self.lost[place]}
-        return {"named": self._items(value, place), "class": name}
+        return {"named": self._items(value, place), "class": name_of(type(value))}
 
     def _live(self, value: Any, place: str, own: str) -> dict[str, Any]:
         if not own:
@@ -188,11 +185,11 @@ class AttributeWalk:
 
     def _object(self, value: Any, names: list[str], place: str, own: str) -> dict[str, Any]:
         """Return the text of an object of a class of the user, field by field."""
-        if not own and class_named(_reference(type(value))) is not type(value):
-            self.lost[place] = f"{_described(value)}, a class that no module has under its name"
+        if not own and (why := self._makeable.why_not(type(value))) is not None:
+            self.lost[place] = f"{_described(value)}, {why}"
             return {"lost": self.lost[place]}
         fields = [[n, self.form(_field_of(value, n), f"{place}.{n}")] for n in names]
-        return {"object": fields, "class": _reference(type(value))}
+        return {"object": fields, "class": name_of(type(value))}
 
 
 def _layout(value: Any) -> dict[str, Any]:
@@ -227,14 +224,14 @@ def _is_still(value: Any) -> bool:
     return isinstance(value, _STILL) or kind.__module__.partition(".")[0] in _STILL_MODULES
 
 
-def _own_fields(value: Any) -> list[str] | None:
+def fields_in(value: Any) -> list[str] | None:
     """Return the names of the fields of an object that is made of nothing else, or None."""
+    if _is_still(value):
+        return None
     kind: Any = type(value)
     if kind is SimpleNamespace:
         return [*vars(value)]
-    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
-        return None
-    if not all(base.__flags__ & _MADE_BY_PYTHON for base in kind.__mro__[:-1]):
+    if not made_of_fields(kind):
         return None
     slots = [
         name
@@ -252,25 +249,16 @@ def _field_of(value: Any, name: str) -> Any:
     return own[name] if name in own else getattr(value, name)
 
 
-_MADE_BY_PYTHON: Final = 1 << 9
-"""The flag of a class that a ``class`` statement makes, as opposed to one of C."""
-
-
 def _names_of(slots: Any) -> Iterator[str]:
     yield from (slots,) if isinstance(slots, str) else slots
-
-
-def _reference(kind: type) -> str:
-    """Return the name of a class, with its module."""
-    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _member_name(value: Any) -> str | None:
     """Return the name of a member of an enumeration; None for all else."""
     if not isinstance(value, Enum):
         return None
-    name = f"{_reference(type(value))}.{value.name}"
-    return name if named_object(name) is value else None
+    name = f"{name_of(type(value))}.{value.name}"
+    return name if member_named(name) is value else None
 
 
 _OF_TORCH: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
@@ -278,25 +266,6 @@ _OF_TORCH: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
     "device": lambda device: {"device": str(device)},
     "dtype": lambda dtype: {"dtype": str(dtype).removeprefix("torch.")},
 }
-
-
-def named_object(name: str) -> Any:
-    """Return what an imported module has under a name, or None."""
-    module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    return found
-
-
-def class_named(name: str) -> type | None:
-    """Return the class that an imported module has under a name, but for Python's own."""
-    found = named_object(name)
-    own = name.partition(":")[0].partition(".")[0] in _OF_PYTHON
-    return found if isinstance(found, type) and not own else None
-
-
-_OF_PYTHON: Final = frozenset((*sys.stdlib_module_names, "jobrun")) - {"__main__"}
 
 
 def _described(value: Any) -> str:

@@ -1,25 +1,21 @@
 """The way back of ``graph``: text and leaves become what attributes hold.
 
-Nothing is imported, and nothing is called: an object of a class that its module has now is made
-without ``__init__``, and given its fields.
+Nothing is imported, and nothing is called: an object of a class that may be made (``makeable``) is
+made without ``__init__``, and given its fields.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Any, Final
 
 import numpy as np
 
 from jobrun.errors import ValueRefusedError
-from jobrun.values.adapters.attributes.graph import (
-    PAIRS,
-    SEQUENCES,
-    class_named,
-    named_object,
-)
+from jobrun.values.adapters.attributes.graph import PAIRS, SEQUENCES, fields_in
+from jobrun.values.adapters.attributes.makeable import Makeable
+from jobrun.values.adapters.named_classes import class_named, member_named, name_of, set_field
 from jobrun.values.adapters.pytree import live_adapter_of
 from jobrun.values.adapters.registry import value_adapter
 from jobrun.values.adapters.torch_tensors import (
@@ -38,7 +34,8 @@ class Restoring:
     """One restore of attributes.
 
     ``registered`` are the parts that the owner itself saves, by name; ``made`` what ``setup`` has
-    made, by place; ``leaves`` what stands beside the text, by place.
+    made, by place; ``leaves`` what stands beside the text, by place; ``makeable`` the classes of
+    which objects are made.
     """
 
     def __init__(
@@ -46,10 +43,12 @@ class Restoring:
         registered: Mapping[str, Any],
         made: Mapping[str, Any],
         leaves: Mapping[str, Any],
+        makeable: Makeable,
     ) -> None:
         self._registered = registered
         self._made = made
         self._leaves = leaves
+        self._makeable = makeable
         self._here: dict[str, Any] = {}
         self._own: dict[str, Any] = {}
 
@@ -118,8 +117,8 @@ class Restoring:
             (obj.update if kind == "set" else obj.extend)(items)
             return obj
         if kind == "named":
-            obj = tuple.__new__(_class(form["class"], place), self._items(content, place))
-            return self._keep(form, place, obj)
+            named = self._class(form["class"], place, self._makeable.why_not_named)
+            return self._keep(form, place, tuple.__new__(named, self._items(content, place)))
         return self._object(form, target, place) if kind == "object" else None
 
     def _keep(self, form: Mapping[str, Any], place: str, obj: Any) -> Any:
@@ -146,16 +145,27 @@ class Restoring:
 
     def _object(self, form: Mapping[str, Any], target: Any, place: str) -> Any:
         name = form["class"]
-        if f"{type(target).__module__}:{type(target).__qualname__}" == name:
+        if name_of(type(target)) == name and fields_in(target) is not None:
             obj = target
         else:
-            obj = object.__new__(_class(name, place))
+            obj = object.__new__(self._class(name, place, self._makeable.why_not))
         self._keep(form, place, obj)
         fields = {n: self.value(item, f"{place}.{n}") for n, item in form["object"]}
         getattr(obj, "__dict__", {}).clear()
         for name, value in fields.items():
-            object.__setattr__(obj, name, value)
+            set_field(obj, name, value)
         return obj
+
+    def _class(self, name: str, place: str, why_not: Callable[[type], str | None]) -> Any:
+        found = class_named(name)
+        why = "which is no class of the job now" if found is None else why_not(found)
+        if why is not None:
+            raise ValueRefusedError(
+                f"{place} was an object of {name.replace(':', '.')}, {why}",
+                hint="import its module where the job's functions are defined, and make an object "
+                "of it in 'setup'",
+            )
+        return found
 
     def _leaf(self, form: Mapping[str, Any], target: Any, place: str) -> Any:
         saved = self._of(self._leaves, place, place)
@@ -211,19 +221,16 @@ def _generator_like(target: Any, saved: Any) -> Any:
     return saved if like is None else like(target, saved, True)
 
 
-def _class(name: str, place: str) -> Any:
-    found = class_named(name)
-    if found is None:
-        raise ValueRefusedError(
-            f"{place} was an object of {name.replace(':', '.')}, which is no class of the job now",
-            hint="import its module where the job's functions are defined",
-        )
+def _dtype(name: str) -> Any:
+    found = vars(torch()).get(name)
+    if not isinstance(found, torch().dtype):
+        raise ValueRefusedError(f"there is no dtype {name!r} of torch")
     return found
 
 
 def _global(name: str) -> Any:
-    found = named_object(name)
-    if not isinstance(found, Enum):
+    found = member_named(name)
+    if found is None:
         raise ValueRefusedError(f"{name.replace(':', '.')} is no member of an enumeration now")
     return found
 
@@ -233,6 +240,6 @@ _IMMUTABLE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bytes": bytes.fromhex,
     "size": lambda items: torch().Size(items),
     "device": lambda name: torch().device(name),
-    "dtype": lambda name: getattr(torch(), name),
+    "dtype": _dtype,
     "global": _global,
 }
