@@ -21,6 +21,7 @@ import numpy as np
 
 from jobrun.core.rng import make_rng
 from jobrun.values.adapters.base import Plain
+from jobrun.values.adapters.numpy import check_place
 
 __all__ = ["Generators", "Slot", "SlotAdapter", "give_up"]
 
@@ -80,6 +81,7 @@ class _Numpy:
         return state
 
     def native(self, plain: Plain) -> Any:
+        check_place(plain)
         return plain
 
 

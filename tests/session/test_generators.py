@@ -19,7 +19,7 @@ from live import on_disk
 from jobrun.analysis.checks import check
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.record import RecordFields
-from jobrun.errors import BindError, TaskError
+from jobrun.errors import BindError, TaskError, ValueRefusedError
 from jobrun.model.job import Job, Node, Pipe, Task, data
 from jobrun.session.generators import Generators, SlotAdapter
 from jobrun.session.local import LocalSession
@@ -238,6 +238,16 @@ def test_a_state_is_read_and_restored_while_it_is_in_use(name: str, is_used: boo
         second = drawn()
     number = NAMES.index(name)
     assert [a == b for a, b in zip(first, second, strict=True)] == [i == number for i in range(3)]
+
+
+@pytest.mark.parametrize("place", [-50_000_000, 625])
+def test_a_forged_state_of_the_generator_of_numpy_is_refused(place: int) -> None:
+    """numpy itself would read outside of its numbers, and end the process."""
+    slot, adapter = Generators(NAMES, 7, ["a"]).of_node("a"), SlotAdapter("rng.numpy")
+    state: Any = adapter.state(slot)
+    forged = {**state, "state": {**state["state"], "pos": place}}
+    with pytest.raises(ValueRefusedError, match="no place"):
+        adapter.restore(slot, forged)
 
 
 def test_devices_that_are_used_later_are_seeded(torch: FakeTorch) -> None:

@@ -10,7 +10,7 @@ from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Meta, Plain
 from jobrun.values.adapters.string_list import pack_strings, unpack_strings
 
-__all__ = ["ADAPTERS", "STRINGS"]
+__all__ = ["ADAPTERS", "STRINGS", "check_place"]
 
 _BIT_GENERATORS: Final = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
 _POOL: Final = 64
@@ -26,6 +26,21 @@ def _bit_generator(name: object, seed: Any = 0) -> Any:
             hint=f"use one of {', '.join(_BIT_GENERATORS)}",
         )
     return getattr(np.random, str(name))(seed)
+
+
+def check_place(state: Any) -> None:
+    """Raise ValueRefusedError if the state of a generator has a place outside of its numbers.
+
+    That of MT19937 is one of 624 numbers, that of Philox one of 4.  numpy would read there: it ends
+    the process, or draws from memory that is something else's.
+    """
+    try:
+        places = {624: int(state["state"].get("pos", 0)), 4: int(state.get("buffer_pos", 0))}
+    except (TypeError, LookupError, ValueError, AttributeError) as error:
+        raise ValueRefusedError(f"it is no state of a generator of numpy: {error!r}") from error
+    for last, place in places.items():
+        if not 0 <= place <= last:
+            raise ValueRefusedError(f"a generator of numpy has no place {place} of {last}")
 
 
 def _seeds(generator: np.random.Generator) -> dict[str, Any] | None:
@@ -72,6 +87,7 @@ class GeneratorAdapter:
         """Return a generator in that state."""
         seeds = _seeded(meta["seeds"]) if "seeds" in meta else 0
         bits = _bit_generator(meta["bit_generator"], seeds)
+        check_place(plain)
         bits.state = {"bit_generator": meta["bit_generator"], **plain}
         return np.random.Generator(bits)
 
@@ -111,6 +127,7 @@ class RandomStateAdapter:
 
     def load(self, plain: Plain, meta: Meta) -> np.random.RandomState:
         """Return a generator in that state."""
+        check_place(plain)
         made = np.random.RandomState()
         made.set_state({"bit_generator": "MT19937", **plain})
         return made

@@ -81,3 +81,22 @@ def test_a_large_pool_is_not_kept() -> None:
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(1, pool_size=100)))
     _, meta = GENERATOR.dump(generator)
     assert "seeds" not in meta
+
+
+@pytest.mark.parametrize("place", [-1, 625, 50_000_000, -50_000_000, "x", None])
+@pytest.mark.parametrize("kind", ["MT19937", "Philox", "RandomState"])
+def test_a_forged_place_outside_of_the_numbers_is_refused(kind: str, place: Any) -> None:
+    """numpy itself would read there, and end the process."""
+    if kind == "RandomState":
+        taken = take_apart(np.random.RandomState(3))
+    else:
+        taken = take_apart(np.random.Generator(getattr(np.random, kind)(3)))
+    assert taken is not None
+    plain, made = taken
+    assert isinstance(plain, dict)
+    target: Any = plain if kind == "Philox" else plain["state"]
+    name = "buffer_pos" if kind == "Philox" else "pos"
+    assert 0 <= target[name] <= 624
+    target[name] = place
+    with pytest.raises(ValueRefusedError, match="a generator of numpy"):
+        put_together(made, plain)
