@@ -16,6 +16,7 @@ from jobrun.checkpoint.integrity import read_manifest
 from jobrun.checkpoint.record import SUCCESS, Record
 from jobrun.core.events import CheckpointSaved, Event, RunEnded
 from jobrun.engine.resume_policy import Request
+from jobrun.report.continued_files import keeps_files
 from jobrun.session.base import Session
 from jobrun.storage.fs import Fs
 
@@ -79,6 +80,7 @@ def start(
         ended.events.append(event)
         watch(event)
 
+    report.keeps_files = keeps_files(watch)  # type: ignore[attr-defined]
     runner = JobRunner(job, manager, epoch, report=report, request=request)
     ended = Ended(runner, session or LocalSession(threads))
     return ended
