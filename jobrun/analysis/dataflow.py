@@ -267,7 +267,7 @@ def _missing(writes: _EveryWrite, group: str, task: Task, key: Key, have: PathSe
         meant = did_you_mean(key[1], [*known, *(() if updates else RESERVED)])
         hint = meant or did_you_mean_or_all(key[1], known)
         if not meant and not updates and "." in key[1]:
-            hint = f"if {key[1]!r} is a value and no blob, give it under 'with'"
+            hint = f"if {key[1]!r} is a value, not a blob, give it under 'with'"
         return Problem(text, read_mark(task, key), hint)
     if later == group:
         text = f"task {task.name!r} {verb} {name!r} before it is written"
@@ -292,7 +292,7 @@ def _protected(job: Job, task: Task, key: Key) -> Problem:
             f"task {task.name!r} updates {name!r}, which belongs to 'setup': the change would be "
             "lost on a resume",
             read_mark(task, key),
-            f"'setup' creates it anew at every start; {KEEP_CHANGES}",
+            f"'setup' creates it again at every start; {KEEP_CHANGES}",
         )
     return Problem(
         f"task {task.name!r} writes {name!r}, which belongs to 'setup'",

@@ -73,7 +73,7 @@ def _use_problems(
                     f"task {task.name!r} on node {node!r} uses {key[1]!r} of node {key[0]!r}, "
                     "which is under 'state': a live object never leaves its node",
                     read_mark(task, key),
-                    "let a task of that node put out arrays, and exchange these",
+                    "let a task of that node write arrays, and exchange those",
                 )
             elif own != key and (key in written or covers(own[1], key[1])):
                 yield Problem(
@@ -85,8 +85,7 @@ def _use_problems(
     put = [key for key in live.used_by(found) if key in found.writes]
     if put and isinstance(task.fn, Load | Shell) and not _loads_weights(task):
         yield Problem(
-            f"task {task.name!r} puts a value in the place of {put[0][1]!r}, which is an object "
-            "under 'state'",
+            f"task {task.name!r} replaces {put[0][1]!r}, which is an object under 'state'",
             task.mark(f"out:{put[0][1]}", "out", "load"),
             "give it another name, and let a task of 'init' put it into the object ('update')",
         )
@@ -96,7 +95,7 @@ def _use_problems(
             f"{live.used_by(found)[0][1]!r}, which is under 'state': a call that was given up may "
             "still change it",
             task.mark("timeout"),
-            "leave one of the two out",
+            "leave out one of the two",
         )
 
 

@@ -309,7 +309,7 @@ def _write(output: str, runs: Sequence[_Run], metrics: Sequence[str], *, log: bo
         known = ", ".join([*formats(), ".csv"])
         raise UsageError(f"unknown file ending {path.suffix!r}", where=output, hint=known)
     elif not metrics:
-        raise NotFoundError("no metric has a value yet, so that there is nothing to draw")
+        raise NotFoundError("no metric has a value yet, so there is nothing to draw")
     else:
         with whole_file(path) as part:
             draw([_panel(runs, metric) for metric in metrics], part, path.suffix, log=log)

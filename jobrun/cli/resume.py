@@ -48,7 +48,7 @@ class _Arguments:
 
     def __post_init__(self) -> None:
         if self.nodes is not None and self.maps:
-            text = "--nodes says itself which parts the nodes get: use it, or --map-node, not both"
+            text = "--nodes decides which parts the nodes get: use it or --map-node, not both"
             raise click.UsageError(text)
         if self.epoch is not None and self.id is not None:
             raise click.UsageError("a checkpoint is named by --epoch or by --id, not by both")

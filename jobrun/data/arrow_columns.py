@@ -46,7 +46,7 @@ def column_dtype(type_: Any, name: str, given: str | None = None) -> str:
         if np.dtype(inner if inner != TEXT else "O").kind in "biuf":
             return inner
     raise DataError(
-        f"column {name!r} is of type {type_}, which is none of rows of numbers or texts",
+        f"column {name!r} is of type {type_}, which is neither numbers nor texts",
         hint="leave it out with 'from', or convert it when the file is written",
     )
 

@@ -87,8 +87,8 @@ def _source(
     made = make()
     if by_state and _is_table(made):
         raise DataError(
-            f"{name}: any row of it can be had, so that 'resume: state' is for nothing",
-            hint="leave 'resume' out",
+            f"{name}: its rows can be read in any order, so 'resume: state' has no effect",
+            hint="remove 'resume'",
         )
     if isinstance(made, np.ndarray):
         made = {next(iter(wanted.values())): made}
@@ -254,8 +254,8 @@ class ItemTable(Table):
         found: list[Any] = self._guarded(lambda: list(many(list(rows))))
         if len(found) != len(rows):
             raise DataError(
-                f"{self.name}: __getitems__ gave {len(found)} items for {len(rows)} rows",
-                hint="it gives one item for each row, in their order",
+                f"{self.name}: __getitems__ returned {len(found)} items for {len(rows)} rows",
+                hint="expected one item for each row, in the same order",
             )
         return found
 
@@ -316,7 +316,7 @@ class ItemStream(Stream):
             raise DataError(
                 f"{self.name} has no state_dict() and load_state_dict() (nor get_state() and "
                 "set_state()) for 'resume: state'",
-                hint="leave 'resume' out: then it is read again up to the place",
+                hint="remove 'resume': it is then read again up to that place",
             )
         cursor = _ItemCursor(self, state, items, row if mark is not None else 0, slow, mark)
         if row and mark is None:
@@ -416,5 +416,5 @@ class _ItemCursor(Cursor):
         raise DataError(
             f"{self._source.name} ended after {self.row} rows, but {wanted} of them "
             "had been read when this run was saved",
-            hint="bring the old data back, or start afresh with --fresh",
+            hint="restore the old data, or start over with --fresh",
         )

@@ -106,6 +106,6 @@ def _of_pandas(column: Any, name: str) -> Any:
     for row, text in enumerate(texts):
         if type(text) is not str:
             raise DataError(
-                f"row {row + 1}, column {name!r}: a {type(text).__name__} is no number or text"
+                f"row {row + 1}, column {name!r}: a {type(text).__name__} is not a number or text"
             )
     return texts

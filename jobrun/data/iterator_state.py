@@ -26,7 +26,7 @@ _NUMBERS: Final = "biufc"
 def state_to_json(state: Any, place: str = "") -> Any:
     """Return ``state`` as a JSON value.
 
-    Raises ValueRefusedError, naming the key, for what cannot be kept.
+    Raises ValueRefusedError, naming the key, for what cannot be saved.
     """
     if state is None or type(state) in (bool, int, float, str):
         return state
@@ -45,7 +45,7 @@ def state_to_json(state: Any, place: str = "") -> Any:
     if taken is None:
         what = with_article(type(state).__name__)
         raise ValueRefusedError(
-            f"its state{place} is {what}, which cannot be kept",
+            f"its state{place} is {what}, which cannot be saved",
             hint="it may hold numbers, texts, bytes, arrays, tensors, and lists, tuples and dicts "
             "of them",
         )

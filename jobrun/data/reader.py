@@ -29,7 +29,7 @@ _FEW = 16
 """Batches that are read at once: code runs several times faster again than between two steps."""
 _FEW_BYTES = 256 << 10
 """The bytes of these, at most, which stay in the cache of a core."""
-_OTHER_DATA = "bring the old data back, or start afresh with --fresh"
+_OTHER_DATA = "restore the old data, or start over with --fresh"
 _OTHER_PASS = (
     "all of a pass is read from one length and dtype: write other ones where a pass ends, "
     "as each epoch does without 'batches_per_epoch'"

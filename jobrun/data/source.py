@@ -120,7 +120,7 @@ class Cursor(ABC):
                 raise DataError(
                     f"the source ended after {self.row} rows, but {self.row + rows} of them "
                     "had been read when this run was saved",
-                    hint="bring the old data back, or start afresh with --fresh",
+                    hint="restore the old data, or start over with --fresh",
                 )
             rows -= count
 

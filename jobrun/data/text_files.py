@@ -215,7 +215,7 @@ class _Lines:
         if offset > size:
             raise DataError(
                 f"{path} is shorter than it was when this run was saved",
-                hint="bring the old data back, or start afresh with --fresh",
+                hint="restore the old data, or start over with --fresh",
             )
 
     def _refuse_utf16(self, start: bytes) -> None:

@@ -255,7 +255,7 @@ class _Sheet:
         for what, names in (
             ("reads", box.reads),
             ("updates", box.updates),
-            ("puts out", box.writes),
+            ("returns", box.writes),
         ):
             if names:
                 lines.append(f"{what} {', '.join(names)}")

@@ -45,7 +45,7 @@ class EveryModel(ClosedModel):
     )
     min_gap: Optional[Seconds] = Field(
         None,
-        description="At least so much time lies between two saves.",
+        description="The least time between two saves.",
         examples=["1m"],
     )
 
@@ -72,9 +72,9 @@ _UNITS = {"epoch": "epochs", "batch": "batches"}
 class BestModel(ClosedModel):
     """The order by which checkpoints are the best."""
 
-    metric: BlobName = Field(description="The metric that says which is better.", examples=["loss"])
+    metric: BlobName = Field(description="The metric to rank by.", examples=["loss"])
     count: Annotated[int, Field(ge=1)] = Field(
-        1, description="How many of the best stay.", examples=[2]
+        1, description="How many of the best to keep.", examples=[2]
     )
 
 
@@ -94,11 +94,11 @@ class KeepModel(ClosedModel):
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
     last: Optional[Annotated[int, Field(ge=1)]] = Field(
-        None, description="The newest N stay.", examples=[3]
+        None, description="Keep the newest N.", examples=[3]
     )
     every: Optional[Annotated[int, Field(ge=1)]] = Field(
         None,
-        description="One of every N epochs stays.",
+        description="Keep those of every N-th epoch.",
         examples=[50],
     )
     best: Annotated[
@@ -109,7 +109,7 @@ class KeepModel(ClosedModel):
         ),
     ] = Field(
         None,
-        description="The best by a metric stay.",
+        description="Keep the best by a metric.",
         examples=["loss", {"metric": "loss", "count": 2}],
     )
 
@@ -135,7 +135,7 @@ class CheckpointModel(ClosedModel):
     ] = Field(
         "all",
         validate_default=True,
-        description="Which checkpoints stay; default: all.",
+        description="Which checkpoints to keep; default: all.",
         examples=["all", {"last": 3, "best": "loss"}],
     )
     include: Optional[Globs] = Field(
@@ -155,7 +155,7 @@ class CheckpointModel(ClosedModel):
         BeforeValidator(choice("keep", "delete"), json_schema_input_type=Literal["keep", "delete"]),
     ] = Field(
         "keep",
-        description="Whether the checkpoints stay when the job is done.",
+        description="Whether to keep the checkpoints when the job is done.",
         examples=["delete"],
     )
     link: Annotated[

@@ -204,13 +204,13 @@ class _Reader:
         key = self._root.value["matrix"].keys[name]
         if name not in self._vars:
             hint = did_you_mean(name, list(self._vars)) or (
-                f"a matrix goes over vars, which have a value without it too: vars: {{{name}: …}}"
+                f"a matrix ranges over vars, which have a value without it too: vars: {{{name}: …}}"
             )
             self._problem(f"there is no var {name!r}", key, hint)
             return False
         var = self._vars[name].value
         if isinstance(var, list | dict):
-            hint = "a matrix goes over vars of one value"
+            hint = "a matrix ranges over vars of one value"
             self._problem(f"the var {name!r} is {show(var)}", key, hint)
             return False
         nodes = self._root.get("nodes")

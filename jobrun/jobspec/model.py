@@ -105,7 +105,7 @@ class TaskModel(ClosedModel):
         alias="in",
         description="Blobs, vars and reserved names (epoch, rng, node) that the function is given: "
         "one or a list by position, a mapping {parameter: name} by keyword. {reduce: mean, of: "
-        "'trainer_*:g'} in the place of a name is one value of all these nodes.",
+        "'trainer_*:g'} instead of a name is one value of all these nodes.",
         examples=[["x", "rate"], {"image": "x", "label": "y"}],
     )
     with_: Optional[With] = Field(
@@ -144,7 +144,7 @@ class TaskModel(ClosedModel):
     )
     reduce: Optional[Reductions] = Field(
         None,
-        description="How numbers that the steps put out are joined over the epoch; default: the "
+        description="How numbers that the steps return are combined over the epoch; default: the "
         "mean, weighted by rows.",
         examples=[{"loss": "mean", "norm": "last"}],
     )
@@ -159,7 +159,7 @@ class TaskModel(ClosedModel):
     every: Optional[Count] = Field(None, description="Run the task every N epochs.", examples=[5])
     retries: TaskRetries = Field(
         None,
-        description="How often a call that fails is made again, with what it was given.",
+        description="How often a call that fails is repeated, with the same inputs.",
         examples=[3],
     )
     timeout: Optional[Seconds] = Field(
@@ -172,7 +172,7 @@ class TaskModel(ClosedModel):
         Annotated[str, BeforeValidator(choice("same"), json_schema_input_type=Literal["same"])]
     ] = Field(
         None,
-        description="'same': the task, and all tasks that read what it puts out, run on one "
+        description="'same': the task, and all tasks that read what it returns, run on one "
         "thread; for objects that may be used only on the thread that made them.",
         examples=["same"],
     )

@@ -185,7 +185,7 @@ class _Composer:
     def _check_depth(self, height: int, node: SpecNode) -> None:
         if len(self.stack) + height > MAX_DEPTH:
             place = self.source.where(node)
-            self._fatal(Problem(f"more than {MAX_DEPTH} levels in each other", place))
+            self._fatal(Problem(f"nested more than {MAX_DEPTH} levels deep", place))
 
     def _end(self, event: Any) -> None:
         self._attach(self.stack.pop().node)
@@ -253,7 +253,7 @@ class _Composer:
     def _check_root(self) -> None:
         if not self.documents:
             message = "an empty spec"
-            hint = "the least that runs has 'epoch:' with a task, and 'stop:'"
+            hint = "the smallest spec that runs has 'epoch:' with a task, and 'stop:'"
             self._fatal(Problem(message, Where(self.source.file), hint))
         elif not isinstance(self.source.root.value, dict):
             place = self.source.where(self.source.root)

@@ -70,7 +70,7 @@ class MapStepModel(ClosedModel):
     )
     retries: TaskRetries = Field(
         None,
-        description="How often a call that fails is made again, on the same batch.",
+        description="How often a call that fails is repeated, on the same batch.",
         examples=[3],
     )
     timeout: Optional[Seconds] = Field(
@@ -110,7 +110,7 @@ class DoStepModel(ClosedModel):
     )
     retries: TaskRetries = Field(
         None,
-        description="How often a call that fails is made again, on the same batch.",
+        description="How often a call that fails is repeated, on the same batch.",
         examples=[3],
     )
     every: Annotated[
@@ -157,8 +157,8 @@ class SourceModel(ClosedModel):
     )
     call: Optional[Call] = Field(
         None,
-        description="A function that gives the rows: an object with __len__ and __getitem__, an "
-        "iterable, a dict of arrays, or a table. An iterable is made anew for each pass.",
+        description="A function that returns the rows: an object with __len__ and __getitem__, an "
+        "iterable, a dict of arrays, or a table. An iterable is made again for each pass.",
         examples=["data:rows"],
     )
     from_: Optional[Columns] = Field(
@@ -311,7 +311,7 @@ class PipeModel(SourceModel):
     rows: Optional[ColumnName] = Field(
         None,
         description="The column whose length is the number of rows that the 'map' steps leave of a "
-        "batch; default: the columns of the reader that they put out anew.",
+        "batch; default: the columns of the reader that they return again.",
         examples=["x"],
     )
     as_: Optional[Literal["torch", "jax"]] = Field(

@@ -33,7 +33,7 @@ def _resources(value: Any) -> dict[str, dict[str, float]]:
         raise expected("a mapping of nodes to what they need", value, _RESOURCES)
     faults, found = [], {}
     for node, own in value.items():
-        wrong = node_fault(node) if isinstance(node, str) else f"{show(node)} is no node"
+        wrong = node_fault(node) if isinstance(node, str) else f"{show(node)} is not a node"
         if wrong:
             faults.append(FieldFault(f"has a wrong key: {wrong}", "", (node,), key=True))
         elif not isinstance(own, dict) or not own:
@@ -91,7 +91,7 @@ class SessionModel(ClosedModel):
     )
     timeout: Seconds = Field(
         300.0,
-        description="For dask: a worker that gives no sign of life for so long is lost: 90s, 5m.",
+        description="For dask: a worker that does not respond for so long is lost: 90s, 5m.",
         examples=["5m"],
     )
     wait: Seconds = Field(

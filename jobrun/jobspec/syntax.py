@@ -45,7 +45,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
         "an escape that YAML does not know",
         "in '…' a backslash is itself",
     ),
-    ("nesting depth", "too many levels in each other", ""),
+    ("nesting depth", "nested too deep", ""),
     ("block sequence entries are not allowed", "a '- ' where no list can begin", ""),
 )
 

@@ -39,7 +39,7 @@ def idle_in_matrix(spec: Spec) -> Iterator[Problem]:
             text = f"var {name!r} is not used: the runs of the matrix that differ in it are equal"
             hint = "no task and no condition names it"
             if is_seed(name, ()):
-                hint = "take it out of 'vars': the matrix then goes over the seed of the job"
+                hint = "remove it from 'vars': the matrix then ranges over the seed of the job"
             yield Problem(text, spec.source.where(key), hint)
 
 

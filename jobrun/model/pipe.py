@@ -223,8 +223,8 @@ class Pipe(Task):
         put = [n for step in self.do for n in step.outputs.names]
         for name, way in self.reduce.items():
             if name not in put:
-                hint = did_you_mean(name, put) or f"they put out {', '.join(put) or 'nothing'}"
-                text = f"'reduce' names {name!r}, which no 'do' step puts out"
+                hint = did_you_mean(name, put) or f"they return {', '.join(put) or 'nothing'}"
+                text = f"'reduce' names {name!r}, which no 'do' step returns"
                 self._refuse(text, f"reduce:{name}", hint)
             if way not in REDUCTIONS:
                 hint = did_you_mean(way, REDUCTIONS) or f"there are {', '.join(REDUCTIONS)}"
@@ -235,11 +235,11 @@ class Pipe(Task):
         if self.reader.workers.processes is None:
             return
         if not self.map:
-            hint = "move what needs columns alone from 'do' to 'map', or leave 'processes' out"
+            hint = "move what needs columns alone from 'do' to 'map', or leave out 'processes'"
             self._refuse("'processes' runs 'map' steps, and there are none", "processes", hint)
         if self.reader.workers.threads != 1:
             text = "'map' steps run on 'threads' or in 'processes', not both"
-            self._refuse(text, "processes", "leave one of them out")
+            self._refuse(text, "processes", "leave out one of them")
 
     def _check_rows(self) -> None:
         """Check that ``rows`` is a column, and comes with ``map`` steps: only they drop rows."""

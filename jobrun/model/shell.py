@@ -111,7 +111,7 @@ def file_fault(name: str) -> str | None:
     """Return the error in the name of a file that a program reads or writes, or None."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name != str(path) or not path.name:
-        return f"{name!r} is no file in the task's folder: write it without '/' in front and '..'"
+        return f"{name!r} is not in the task's folder: write it without '/' in front and '..'"
     if path.suffix not in ENDINGS:
         hint = did_you_mean(path.suffix, ENDINGS)
         return f"{name!r} has no ending that is known: there are {', '.join(ENDINGS)}" + (
@@ -125,7 +125,7 @@ def dtype_fault(name: str) -> str | None:
     if name == "str" or _DTYPE.fullmatch(name):
         return None
     hint = did_you_mean(name, ("float64", "float32", "int64", "int32", "uint8", "bool", "str"))
-    return f"{name!r} is no dtype that a file can hold" + (f"; {hint}" if hint else "")
+    return f"{name!r} is not a dtype that a file can hold" + (f"; {hint}" if hint else "")
 
 
 def _form_fault(name: str, form: FileForm, known: tuple[str, ...]) -> str | None:
@@ -133,7 +133,7 @@ def _form_fault(name: str, form: FileForm, known: tuple[str, ...]) -> str | None
         hint = did_you_mean(name, known) or "they are named under 'in' and 'out'"
         return f"'files' names {name!r}, which the program neither gets nor leaves; {hint}"
     if not name.endswith(_WITH_FORM):
-        return f"{name!r} says by itself what it holds: 'files' is for {', '.join(_WITH_FORM)}"
+        return f"{name!r} already tells what it holds: 'files' is for {', '.join(_WITH_FORM)}"
     if form.dtype == "str" and (form.shape is not None or not name.endswith(".txt")):
         return f"{name!r}: 'str' is for a .txt that is one text"
     if form.dtype is not None and (fault := dtype_fault(form.dtype)):

@@ -1,4 +1,4 @@
-"""Tasks: one call of a function or program, and the blobs it reads, updates and puts out.
+"""Tasks: one call of a function or program, and the blobs it reads, updates and writes.
 
 Plain values.  A task that is made inside ``with job.<group>:`` joins that group, on the node of the
 innermost ``with Node(...)``.
@@ -80,13 +80,13 @@ def callable_name(function: Callable[..., Any]) -> str:
 
 
 class Task:
-    """One call of a function in a group, and the blobs it reads, updates and puts out.
+    """One call of a function in a group, and the blobs it reads, updates and writes.
 
     ``fn`` is a callable, ``"module:function"``, or a ``Shell``: a program, for which ``in_`` and
     ``out`` are mappings ``{file: blob}``.  ``in_`` and ``update`` name blobs: a string or
     list for positional arguments (first ``in_``, then ``update``), a mapping ``{parameter: blob}``
     for keyword arguments (a None value: the blob of the same name); ``{"reduce": "mean", "of":
-    "trainer_*:g"}`` in the place of a name gives one value of all nodes.  ``with_`` holds literal
+    "trainer_*:g"}`` instead of a name is one value of all nodes.  ``with_`` holds literal
     keyword arguments.  ``out`` is a name, a list of names for a returned tuple, or a mapping
     ``{key in the returned dict: blob}``.  ``after`` names tasks of the same group.
 

@@ -110,6 +110,6 @@ def since_time(text: str, now: datetime | None = None) -> str:
             moment = datetime.fromisoformat(text)
         except ValueError:
             hint = f"{TIMES} ago, or a time such as 2026-11-28T10:00"
-            raise UsageError(f"--since {text!r} is no time", hint=hint) from None
+            raise UsageError(f"--since {text!r} is not a time", hint=hint) from None
         moment = moment.astimezone(UTC)  # without a zone it is local time
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

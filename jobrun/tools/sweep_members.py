@@ -75,7 +75,7 @@ def _with_values(members: Sequence[Member], text: str, option: str) -> list[int]
             raise UsageError(f"{option}: expected a member of the sweep", hint=hint)
         if name not in members[0].values:
             names = list(members[0].values)
-            hint = did_you_mean(name, names) or f"it goes over {', '.join(names)}"
+            hint = did_you_mean(name, names) or f"it ranges over {', '.join(names)}"
             raise UsageError(f"{option}: {name!r} is not in the matrix", hint=hint)
         wanted[name] = value.strip()
     return [n for n, member in enumerate(members) if _has(member.values, wanted)]

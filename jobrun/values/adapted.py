@@ -71,7 +71,7 @@ def put_together(made: Note, plain: Plain) -> Any:
         raise
     except Exception as error:  # of many kinds, by library
         raise ValueRefusedError(
-            f"the value is none that the adapter {made.name!r} could have made: {error!r}"
+            f"the value is not one that the adapter {made.name!r} could have made: {error!r}"
         ) from error
 
 

@@ -91,7 +91,7 @@ def put_back(adapter: LiveAdapter, obj: Any, items: dict[str, Value], key: str) 
             raise ValueRefusedError(
                 f"the state was read by the adapter {made.name!r}, and is put back by "
                 f"{adapter.name!r}",
-                hint="build the same type of object in 'setup', or start anew with --fresh",
+                hint="build the same type of object in 'setup', or start over with --fresh",
             )
         check_version(made, adapter)
     items[key].note = None

@@ -83,7 +83,7 @@ class Workspace:
                 raise TaskError(
                     f"{inside[id(box)]!r} is one array with {name!r}, which the task does not "
                     "update",
-                    hint=f"name {top!r} under 'update', or put out a copy of one of the two",
+                    hint=f"name {top!r} under 'update', or return a copy of one of the two",
                 )
 
     def put(self, path: str, value: Value) -> None:

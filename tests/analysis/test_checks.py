@@ -377,12 +377,12 @@ def test_a_source_that_is_bound_to_a_thread_is_not_read_on_others(key: str) -> N
         (
             _setup_blob_updated,
             "task 't' updates 'data', which belongs to 'setup': the change would be lost on a "
-            "resume; 'setup' creates it anew at every start; name it under 'state' if its content",
+            "resume; 'setup' creates it again at every start; name it under 'state' if its content",
         ),
         (_may_write_read_always, "'x' is written every 2 epochs only, but task 't' reads it"),
         (
             _value_as_a_blob,
-            "task 't' reads 'data.csv', which no task writes; if 'data.csv' is a value and no "
+            "task 't' reads 'data.csv', which no task writes; if 'data.csv' is a value, not a "
             "blob, give it under 'with'",
         ),
         (_written_twice, "task 't' writes 'x/y' twice"),

@@ -254,7 +254,7 @@ def _all_nodes() -> Job:
         (_written_part, "task 'write_part' names 'net/weights', but 'net' is under 'state'"),
         (_source, "pipe 'odd' reads from 'net', which is under 'state'"),
         (_called_source, "pipe 'odd' reads from 'net', which is under 'state'"),
-        (_loaded, "task 'load' puts a value in the place of 'net', which is an object under"),
+        (_loaded, "task 'load' replaces 'net', which is an object under"),
         (_timeout_and_retries, "task 'slow' has 'timeout' and 'retries' and uses 'net'"),
         (_generator_as_blob, "task 'odd' names 'rng.numpy', a generator under 'state'"),
         (_written_constant, "task 'change' updates 'data', which belongs to 'setup'"),

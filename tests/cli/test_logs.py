@@ -82,7 +82,7 @@ def test_of_an_attempt_and_since(ran: None, call: Call) -> None:
     assert texts(call("logs", "sum", "--since", "2099-01-01")) == []
     result = call("logs", "sum", "--since", "yesterday")
     assert result.code == 2
-    assert "--since 'yesterday' is no time" in result.err
+    assert "--since 'yesterday' is not a time" in result.err
 
 
 def test_json(ran: None, call: Call) -> None:

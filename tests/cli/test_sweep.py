@@ -206,7 +206,7 @@ def test_a_var_of_the_matrix_that_nothing_reads_is_said(name: str, call: Call, s
         assert result.code == 0
         text = f"warning: var '{name}' is not used: the runs of the matrix that differ in it are"
         assert result.err.replace("warning: sum.yaml:2:8: var", "warning: var").count(text) == 1
-        assert ("goes over the seed of the job" in result.err) == (name == "seed")
+        assert ("ranges over the seed of the job" in result.err) == (name == "seed")
 
 
 def test_the_failure_of_one_run_stops_no_other(call: Call, sweep: Call) -> None:

@@ -122,7 +122,7 @@ def test_items_that_are_fetched_at_once_are_one_for_each_row() -> None:
 
     found = table(Short(), "v", "i", "t")
     assert found.take(np.array([1, 4]))["i"].tolist() == [1, 4]
-    with pytest.raises(DataError, match="__getitems__ gave 2 items for 3 rows"):
+    with pytest.raises(DataError, match="__getitems__ returned 2 items for 3 rows"):
         found.take(np.array([1, 2, 4]))
 
 
@@ -261,9 +261,9 @@ def test_what_has_no_state_cannot_be_resumed_by_it() -> None:
     with pytest.raises(DataError, match=r"job:rows has no state_dict\(\)"):
         stream(lambda: iter(range(3)), by_state=True).open()
     for made in ({"x": np.arange(3)}, np.arange(3), Dataset()):
-        with pytest.raises(DataError, match="any row of it can be had") as caught:
+        with pytest.raises(DataError, match="its rows can be read in any order") as caught:
             stream(lambda made=made: made, by_state=True)
-        assert caught.value.hint == "leave 'resume' out"
+        assert caught.value.hint == "remove 'resume'"
 
 
 def test_a_state_that_cannot_be_saved_is_an_error() -> None:

@@ -118,5 +118,5 @@ def test_columns_of_pandas_of_other_dtypes() -> None:
     assert np.isnan(rows["f"][1])
     with pytest.raises(DataError, match="m:f: row 2, column 'gap': there is no value"):
         read(frame, x="gap")
-    with pytest.raises(DataError, match="m:f: row 1, column 'odd': a dict is no number or text"):
+    with pytest.raises(DataError, match="m:f: row 1, column 'odd': a dict is not a number or text"):
         read(frame, x="odd")

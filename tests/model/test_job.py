@@ -158,7 +158,7 @@ def test_columns_of_a_file() -> None:
     [
         ({}, "reads 'from' blobs, a 'file', a 'call'"),
         ({"from_": ["x"], "do": []}, "without 'do' steps does nothing"),
-        ({"from_": ["x"], "reduce": {"los": "sum"}}, "no 'do' step puts out; did you mean 'loss'"),
+        ({"from_": ["x"], "reduce": {"los": "sum"}}, "no 'do' step returns; did you mean 'loss'"),
         ({"from_": ["x"], "reduce": {"loss": "avg"}}, "cannot be reduced by 'avg'"),
     ],
 )

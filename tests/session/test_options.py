@@ -305,7 +305,7 @@ def test_a_program_that_takes_too_long_is_ended_and_may_be_tried_again(tmp_path:
     driver.epoch()
     assert driver.blob("a") == 1.0
     (message,) = warned(driver)
-    assert "the script exceeded its timeout of 0.5 s, and was ended" in message
+    assert "the script exceeded its timeout of 0.5 s, and was stopped" in message
 
 
 # Blobs of other runs.

@@ -39,7 +39,7 @@ class Walltime(Condition):
         """Read a time, or ``slurm``."""
         if entry.given == _SLURM:
             if entry.spec.section == "fail":
-                entry.refuse("'slurm' interrupts a run, which is no failure", "write it in 'stop'")
+                entry.refuse("'slurm' interrupts a run: it is not a failure", "write it in 'stop'")
                 return []
             return [cls(None)]
         seconds = entry.seconds()

@@ -117,7 +117,7 @@ class DaskSession(Session):
             except WorkerLostError as error:
                 if not tries_left:
                     raise
-                self.control.report(Warned(f"{error.message}: the nodes are placed anew"))
+                self.control.report(Warned(f"{error.message}: the nodes are placed again"))
                 self._leave_workers()
         self._scalars = None
         self._forget = set()

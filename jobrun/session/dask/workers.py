@@ -182,7 +182,7 @@ class DaskWorkers:
     def _silent(self, worker: str) -> WorkerLostError:
         peer = self._placed[worker].peer
         self.lost_addresses.add(peer.address)
-        return WorkerLostError(f"{peer.described} gave no sign of life for {self._timeout:g} s")
+        return WorkerLostError(f"{peer.described} has not responded for {self._timeout:g} s")
 
     async def _why(self, worker: str, error: BaseException) -> JobrunError:
         """Return the error that means that a worker cannot be reached."""

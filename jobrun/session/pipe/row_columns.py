@@ -75,6 +75,6 @@ def _differ(lengths: Mapping[str, int]) -> DataError:
     lines = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
     return DataError(
         f"after the 'map' steps its columns differ in rows: {lines}",
-        hint="a step that drops rows puts out every column of the reader that is used after it; "
+        hint="a step that drops rows returns every column of the reader that is used after it; "
         f"or say which column has a row for each row: 'rows: {next(iter(lengths))}'",
     )

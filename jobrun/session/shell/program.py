@@ -123,7 +123,7 @@ class Program:
         name = "the script" if self._shell.script else program
         text = f"{name} {ended}"
         if ended.reason == "timeout":
-            text = f"{name} exceeded its timeout of {self._timeout:g} s, and was ended"
+            text = f"{name} exceeded its timeout of {self._timeout:g} s, and was stopped"
         lines = "\n".join(tail)
         return TaskError(text, trace=f"the end of its output:\n{lines}" if lines else "")
 

@@ -230,7 +230,7 @@ class WorkerPool:
         task, call = self._pipe.map[step], self._calls[step]
         text, hint = f"its worker process {lost}", ""
         if lost.late:
-            text = f"it exceeded its timeout of {task.timeout:g} s, and was ended"
+            text = f"it exceeded its timeout of {task.timeout:g} s, and was stopped"
         elif lost.ended.code == -signal.SIGKILL:
             hint = "the system kills processes with SIGKILL when memory runs out"
         where = task.mark("timeout") if lost.late else None

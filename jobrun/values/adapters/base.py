@@ -63,7 +63,7 @@ class ValueAdapter(Protocol):
     def dump(self, value: Any) -> tuple[Plain, Meta]:
         """Return the plain form of ``value``, and its meta data.
 
-        Arrays may be views of the value's memory.  Raises ValueRefusedError if it cannot be kept.
+        Arrays may be views of the value's memory.  Raises ValueRefusedError if it cannot be saved.
         """
 
     def load(self, plain: Plain, meta: Meta) -> Any:

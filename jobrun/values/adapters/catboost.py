@@ -83,7 +83,7 @@ class CatBoostAdapter:
             for key, value in metadata.items():
                 made.get_metadata()[key] = value
         except Exception as error:  # CatBoostError derives from nothing more special
-            raise ValueRefusedError(f"the state is none of a model: {error}") from error
+            raise ValueRefusedError(f"the state is not that of a model: {error}") from error
         made._init_params = obj._init_params
         vars(obj).clear()
         vars(obj).update(vars(made))
@@ -117,7 +117,7 @@ def _parts(state: Plain, kind: str) -> tuple[dict[str, Any], dict[str, str]]:
     if not isinstance(state, dict) or not isinstance(own, str) or own != kind:
         raise ValueRefusedError(
             f"the object of 'setup' is a {kind}, and the saved state is that of a {str(own)[:80]}",
-            hint="build the same class of model in 'setup', or start anew with --fresh",
+            hint="build the same class of model in 'setup', or start over with --fresh",
         )
     model, metadata = state.get("model", ""), state.get("metadata")
     if not isinstance(metadata, dict) or any(

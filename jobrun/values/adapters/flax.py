@@ -43,7 +43,7 @@ class NnxAdapter(WithAttributes):
         parts = dict(state) if isinstance(state, dict) else {}
         attributes = taken(parts)
         if set(parts) != {"variables", "switches"}:
-            raise ValueRefusedError("the state is none of a module of Flax")
+            raise ValueRefusedError("the state is not that of a Flax module")
         now = nnx.state(obj)
         made = PYTREE.restore(nnx.to_pure_dict(now), state["variables"])
         switches = {path: (node, name) for path, node, name in _switches(obj)}

@@ -166,7 +166,7 @@ def _apart(state: Plain, keys: set[str]) -> tuple[dict[str, Any], dict[str, Any]
     parts = dict(state) if isinstance(state, dict) else {}
     attributes = taken(parts)
     if set(parts) != keys:
-        raise ValueRefusedError("the state is none of such an object of Keras", hint=_SAME)
+        raise ValueRefusedError("the state is not that of such an object of Keras", hint=_SAME)
     return parts, attributes
 
 

@@ -70,7 +70,7 @@ class LightGBMAdapter:
         try:
             made = type(obj)(model_str=text)
         except Exception as error:
-            raise ValueRefusedError(f"the state is none of a booster: {error}") from error
+            raise ValueRefusedError(f"the state is not that of a booster: {error}") from error
         if made.num_feature() != obj.num_feature():
             raise ValueRefusedError(
                 f"the booster of 'setup' has {obj.num_feature()} features, the saved one has "
@@ -160,7 +160,9 @@ def _check_trees(text: str) -> None:
         for tree in trees:
             _check_tree(tree, features)
     except (KeyError, ValueError) as error:
-        raise ValueRefusedError(f"at 'model', the text is none of whole trees: {error}") from error
+        raise ValueRefusedError(
+            f"at 'model', the text does not hold whole trees: {error}"
+        ) from error
 
 
 def _trees(text: str) -> Iterator[dict[str, str]]:

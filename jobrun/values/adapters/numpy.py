@@ -22,7 +22,7 @@ _CHILDREN: Final = 1_000_000
 def _bit_generator(name: object, seed: Any = 0) -> Any:
     if name not in _BIT_GENERATORS:
         raise ValueRefusedError(
-            f"a generator of numpy over {name!r} cannot be kept",
+            f"a generator of numpy over {name!r} cannot be saved",
             hint=f"use one of {', '.join(_BIT_GENERATORS)}",
         )
     return getattr(np.random, str(name))(seed)
@@ -193,7 +193,7 @@ def _describe(missing: object) -> str:
     if isinstance(missing, float) and missing != missing:
         return "nan"
     raise ValueRefusedError(
-        f"an array of strings whose missing value is {missing!r} cannot be kept",
+        f"an array of strings whose missing value is {missing!r} cannot be saved",
         hint="use StringDType(na_object=None), or one with nan",
     )
 

@@ -44,7 +44,7 @@ def _dump_column(array: Any, name: Any) -> Form:
     dump = _dumper(dtype)
     if dump is None:
         raise ValueRefusedError(
-            f"column {name!r} is of dtype {dtype}, which cannot be kept",
+            f"column {name!r} is of dtype {dtype}, which cannot be saved",
             hint="convert it, e.g. with .astype(), or .sparse.to_dense() for a sparse one",
         )
     plain, meta = dump(array, name)

@@ -55,7 +55,7 @@ def _stream(series: Any) -> Plain:
     pl = imported("polars")
     if _holds_objects(series.dtype):
         raise ValueRefusedError(
-            f"column {series.name!r} is of dtype {series.dtype}: Python objects cannot be kept",
+            f"column {series.name!r} is of dtype {series.dtype}: Python objects cannot be saved",
             hint="give it another dtype, or drop it",
         )
     # A new buffer: parts of a longer one, and what was filtered out, are not kept.

@@ -52,7 +52,7 @@ def register(type_: type, adapter: Adapter) -> None:
         raise UsageError(f"expected a type, got {type_!r}")
     if not isinstance(adapter, ValueAdapter | LiveAdapter):
         raise UsageError(
-            f"{adapter!r} is no adapter",
+            f"{adapter!r} is not an adapter",
             hint="an adapter has name, version, and dump and load (for a value) or state, restore "
             "and copy (for a live object)",
         )
@@ -154,5 +154,5 @@ def _entry_points() -> Mapping[str, EntryPoint]:
 def _of_entry_point(name: str) -> Adapter:
     adapter = _entry_points()[name].load()
     if not isinstance(adapter, ValueAdapter | LiveAdapter):
-        raise UsageError(f"the entry point {name!r} of group jobrun.values is no adapter")
+        raise UsageError(f"the entry point {name!r} of group jobrun.values is not an adapter")
     return adapter

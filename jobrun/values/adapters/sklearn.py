@@ -247,7 +247,7 @@ def _object(form: Mapping[str, Any], before: Any, where: str, made: _Made) -> An
     """Return the object of a form that names a class."""
     reference = form[_CLASS]
     if type(reference) is not str:
-        raise ValueRefusedError(f"{where} names a class that is no string")
+        raise ValueRefusedError(f"{where} names a class that is not a string")
     if reference == _GENERATOR:
         return made.generators.setdefault(form["number"], form.get("state"))
     if reference == _OF_SETUP[_CLASS]:
@@ -344,7 +344,7 @@ def _tree(kind: Any, form: Mapping[str, Any], where: str) -> Any:
     arguments, state = form["arguments"], form["state"]
     features, classes, outputs = arguments
     if classes.dtype.kind not in "iu" or classes.shape != (outputs,) or (classes < 1).any():
-        raise ValueError("the numbers of its classes are none")
+        raise ValueError("the number of its classes is not valid")
     made = kind(int(features), classes.astype(np.intp), int(outputs))
     nodes, count = state["nodes"], int(state["node_count"])
     if nodes.shape != (count,) or state["values"].shape[0] != count:
@@ -369,7 +369,7 @@ def _check_object(form: Any, reference: str, where: str) -> None:
         said = str(form.get(_CLASS))[:80] if isinstance(form, dict) else type(form).__name__
         raise ValueRefusedError(
             f"{where} is a {reference.replace(':', '.')} now, and its state is that of a {said}",
-            hint="build the same type of estimator in 'setup', or start anew with --fresh",
+            hint="build the same type of estimator in 'setup', or start over with --fresh",
         )
 
 

@@ -57,7 +57,7 @@ class DataclassAdapter:
         more = set(getattr(value, "__dict__", ())) - set(names)
         if more:
             raise ValueRefusedError(
-                f"a {type(value).__name__} has attributes that are no fields of the dataclass: "
+                f"a {type(value).__name__} has attributes that are not fields of the dataclass: "
                 f"{', '.join(sorted(more))}",
                 hint="declare them as fields",
             )

@@ -136,7 +136,7 @@ def _kind(tensor: Any) -> tuple[Any, ...]:
 
 
 def _meta(value: Any, dtype: str) -> dict[str, Any]:
-    """Return the meta data of a tensor; raises ValueRefusedError if it cannot be kept."""
+    """Return the meta data of a tensor; raises ValueRefusedError if it cannot be saved."""
     if refused := _refusal(value, dtype):
         raise ValueRefusedError(refused[0], hint=refused[1])
     meta: dict[str, Any] = {} if dtype in _NUMPY_DTYPES else {"dtype": dtype}
@@ -150,7 +150,7 @@ def _meta(value: Any, dtype: str) -> dict[str, Any]:
 
 
 def _refusal(value: Any, dtype: str) -> tuple[str, str] | None:
-    """Return why a tensor cannot be kept, and what to do; None if it can."""
+    """Return why a tensor cannot be saved, and what to do; None if it can."""
     lib, kind = torch(), type(value)
     if lib.nn.parameter.is_lazy(value):
         return (
@@ -166,15 +166,15 @@ def _refusal(value: Any, dtype: str) -> tuple[str, str] | None:
     if value.layout is not lib.strided or value.is_nested:
         layout = "nested" if value.is_nested else str(value.layout).removeprefix("torch.")
         return (
-            f"a tensor of layout {layout} cannot be kept",
+            f"a tensor of layout {layout} cannot be saved",
             "keep t.to_dense(), or its indices, values and size as a dict of tensors",
         )
     if value.device.type == "meta":
         return "a tensor on the device 'meta' has no elements", "build it on the processor"
     if value.is_quantized:
-        return f"a tensor of dtype {dtype} cannot be kept", "keep t.dequantize() and its scale"
+        return f"a tensor of dtype {dtype} cannot be saved", "keep t.dequantize() and its scale"
     if dtype not in _NUMPY_DTYPES and dtype not in _BITS:
-        return f"a tensor of dtype {dtype} cannot be kept", "keep t.view(torch.uint8)"
+        return f"a tensor of dtype {dtype} cannot be saved", "keep t.view(torch.uint8)"
     return None
 
 
@@ -205,14 +205,14 @@ class _Writable:
 
 def _of_bits(plain: Plain, dtype: Any) -> Any:
     if dtype not in _BITS:
-        raise ValueRefusedError(f"there is no dtype {dtype!r} of torch that is kept as integers")
+        raise ValueRefusedError(f"there is no dtype {dtype!r} of torch that is saved as integers")
     if isinstance(plain, dict):
         plain = plain["bits"]
     if plain.dtype == np.float32:
         plain = _bfloat16(plain)
     if plain.dtype != _BITS[dtype]:
         raise ValueRefusedError(
-            f"{dtype} is kept as {_BITS[dtype]}, and the value has dtype {plain.dtype}"
+            f"{dtype} is saved as {_BITS[dtype]}, and the value has dtype {plain.dtype}"
         )
     return _tensor(plain).view(getattr(torch(), dtype))
 
@@ -307,7 +307,7 @@ class TorchGeneratorAdapter:
         try:
             obj.set_state(_tensor(np.asarray(state)))
         except (RuntimeError, TypeError) as error:
-            raise ValueRefusedError(f"it is no state of a generator: {error}") from error
+            raise ValueRefusedError(f"it is not the state of a generator: {error}") from error
         return obj
 
     def copy(self, obj: Any) -> Any:

@@ -79,7 +79,7 @@ class XGBoostAdapter:
             obj.load_config(config)
         except (ValueError, TypeError) as error:
             raise ValueRefusedError(
-                f"the state is none of a booster: {_first_line(error)}"
+                f"the state is not that of a booster: {_first_line(error)}"
             ) from error
         self._seen.pop(obj, None)
         return obj

@@ -256,7 +256,7 @@ def test_a_worker_that_hangs_is_left_behind(mortal: Any, tmp_path: Path) -> None
     finally:
         os.kill(pid, signal.SIGKILL)
     (back,) = returns(events)
-    assert "gave no sign of life for 1.5 s" in back.message
+    assert "has not responded for 1.5 s" in back.message
 
 
 # Workers that were started by themselves, in folders of their own.

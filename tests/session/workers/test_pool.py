@@ -540,7 +540,7 @@ def test_a_step_that_takes_longer_than_its_timeout_is_ended_with_its_worker(
         observed([step], Task(lambda x: None, "x", name="see"))
     assert caught.value.message == (
         "task 'pipe/slow' of group 'epoch' in batch 4 failed: it exceeded its timeout "
-        "of 0.3 s, and was ended"
+        "of 0.3 s, and was stopped"
     )
     assert caught.value.where == where
     assert has_ended(int(file.read_text()))

@@ -402,12 +402,12 @@ class TestModules(Contract):
             "missing": (
                 lambda: nn.Linear(2, 3, bias=False),
                 lambda: nn.Linear(2, 3),
-                "the object of 'setup' has 'bias', and the saved state has not",
+                "the object of 'setup' has 'bias', and the saved state does not",
             ),
             "more": (
                 lambda: nn.Linear(2, 3),
                 lambda: nn.Linear(2, 3, bias=False),
-                "the saved state has 'bias', and the object of 'setup' has not",
+                "the saved state has 'bias', and the object of 'setup' does not",
             ),
             "untied": (net, untied, "'head.weight' and 'embed.weight' are one tensor in the saved"),
             "tied": (untied, net, "'head.weight' and 'embed.weight' are one tensor in the object"),
@@ -462,7 +462,7 @@ class TestSchedulers(Contract):
             "type": (
                 lambda: scheduler(SCHEDULERS["step"]),
                 lambda: scheduler(SCHEDULERS["cosine"]),
-                "has an attribute 'T_max', and the saved state has not",
+                "has an attribute 'T_max', and the saved state does not",
             )
         }
 

@@ -18,7 +18,7 @@ from jobrun.values.adapters.torch_tensors import dtype_name, is_tensor, private_
 __all__ = ["OTHER_OBJECT", "ModuleAdapter", "as_dict", "listed", "refusing"]
 
 OTHER_OBJECT: Final = (
-    "build in 'setup' the same object as when the run was started, or start anew with --fresh"
+    "build in 'setup' the same object as when the run was started, or start over with --fresh"
 )
 
 
@@ -153,7 +153,7 @@ def refusing(what: str) -> Iterator[None]:
         yield
     except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise ValueRefusedError(
-            f"the saved state is none of the {what} of 'setup': {type(error).__name__}: {error}",
+            f"the saved state does not fit the {what} of 'setup': {type(error).__name__}: {error}",
             hint=OTHER_OBJECT,
         ) from error
 
@@ -206,7 +206,7 @@ def _set_buffer(module: Any, key: str, buffer: Any) -> None:
 def _dense(gradient: Any, name: str) -> Any:
     if gradient.layout is not torch().strided:
         raise ValueRefusedError(
-            f"the gradient of {name!r} is sparse, and cannot be kept",
+            f"the gradient of {name!r} is sparse, and cannot be saved",
             hint="call optimizer.zero_grad() at the end of each step, so that none is left",
         )
     return gradient
@@ -227,7 +227,7 @@ def _check_tensors(own: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         if name not in state or name not in own:
             there, absent = ("saved state", "object of 'setup'")[:: -1 if name in own else 1]
             raise ValueRefusedError(
-                f"the {there} has {name!r}, and the {absent} has not", hint=OTHER_OBJECT
+                f"the {there} has {name!r}, and the {absent} does not", hint=OTHER_OBJECT
             )
     for name, now in own.items():
         if is_tensor(now):
@@ -263,7 +263,7 @@ def _check_known(what: str, names: Iterable[str], known: Mapping[str, Any]) -> N
     for name in names:
         if name not in known:
             raise ValueRefusedError(
-                f"the saved state has a {what} {name!r}, and the object of 'setup' has not",
+                f"the saved state has a {what} {name!r}, and the object of 'setup' does not",
                 hint=OTHER_OBJECT,
             )
 

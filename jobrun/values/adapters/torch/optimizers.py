@@ -172,7 +172,7 @@ class SchedulerAdapter:
         for key in self.state(obj):
             if key not in state:
                 raise ValueRefusedError(
-                    f"the scheduler of 'setup' has an attribute {key!r}, and the saved state has "
+                    f"the scheduler of 'setup' has an attribute {key!r}, and the saved state does "
                     "not",
                     hint=OTHER_OBJECT,
                 )
