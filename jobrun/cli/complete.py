@@ -120,7 +120,7 @@ def complete_metric(ctx: click.Context, parameter: click.Parameter, incomplete: 
 
 def complete_column(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Return columns of ``runs``, after those that are already there."""
-    from jobrun.cli.runs import column_names
+    from jobrun.cli.run_columns import column_names
     from jobrun.runs.find import list_runs
     from jobrun.runs.overview import overview
 

@@ -6,26 +6,21 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from jobrun.cli.options import common, completes, option, runs_dir, screen_width, settings
+from jobrun.cli.run_columns import NOT_SHOWN, NOTE_WIDTH, RunColumn, known_columns
 from jobrun.core.paths import typed
+from jobrun.core.plain_text import plain
 
 if TYPE_CHECKING:
     from jobrun.runs.overview import Overview
     from jobrun.runs.rundir import RunDir
 
-__all__ = ["column_names", "command"]
-
-
-_NOT_SHOWN = ("broken", "unreadable")
-"""The states of runs of which only the reason is known."""
-_NOTE = 30
-"""The characters of a note that are shown at least; more where there is room."""
+__all__ = ["command"]
 
 
 @click.command("runs", short_help="List runs with their states and metrics.")
@@ -85,11 +80,11 @@ def command(
     elif views:
         click.echo(_text(views, columns.split(",") if columns else None))
     elif found:
-        click.echo(f"none of {len(found)} runs in {_plain(runs_dir)} matches these options")
+        click.echo(f"none of {len(found)} runs in {plain(runs_dir)} matches these options")
     else:
         of = f" of {spec}" if spec else ""
         hint = "jobrun train SPEC starts one; --runs-dir names another directory of runs"
-        click.echo(f"no run{of} in {_plain(runs_dir)}; {hint}")
+        click.echo(f"no run{of} in {plain(runs_dir)}; {hint}")
 
 
 def _named(runs: Sequence[RunDir], names: Sequence[str], runs_dir: str) -> list[RunDir]:
@@ -100,12 +95,6 @@ def _named(runs: Sequence[RunDir], names: Sequence[str], runs_dir: str) -> list[
         for run in runs
         if not names or any(run.name.startswith(n) or fnmatchcase(run.name, n) for n in wanted)
     ]
-
-
-def _plain(text: str) -> str:
-    from jobrun.report.formatting import plain
-
-    return plain(text)
 
 
 def _sorted(views: Sequence[Overview], by: str) -> list[Overview]:
@@ -145,7 +134,7 @@ def _check_state(state: str | None) -> None:
     from jobrun.errors import did_you_mean
     from jobrun.runs.run_state import STATES
 
-    known = (*STATES, *_NOT_SHOWN)
+    known = (*STATES, *NOT_SHOWN)
     if state is not None and state not in known:
         hint = did_you_mean(state, list(known)) or f"expected one of {', '.join(known)}"
         raise click.BadParameter(hint, param_hint=f"--state {state}")
@@ -156,26 +145,11 @@ def _has(view: Overview, word: str | None) -> bool:
     return word is None or view.labels.has(word) or word.casefold() in view.name.casefold()
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A column: its name in --columns, its title, whether it holds numbers, its cell.
-
-    ``metric``: it is that of a metric, ``best`` that of its best values.
-    """
-
-    name: str
-    title: str
-    number: bool
-    cell: Callable[[Overview], str]
-    metric: bool = False
-    best: bool = False
-
-
 def _text(views: Sequence[Overview], names: Sequence[str] | None) -> str:
     """Return the table, and what is wrong with runs of which only that is known."""
     from jobrun.cli.table import fitted
 
-    known = {column.name: column for column in _known(views)}
+    known = {column.name: column for column in known_columns(views)}
     shown = _chosen(known, names) if names else _usual(views, known)
     rows = _shortened(shown, [[column.cell(view) for column in shown] for view in views])
     made = fitted(
@@ -187,12 +161,12 @@ def _text(views: Sequence[Overview], names: Sequence[str] | None) -> str:
         follows=[n for n, column in enumerate(shown) if column.best],
         shortens=True,
     )
-    broken = [f"{_plain(v.name)}: {_plain(v.reason)}" for v in views if v.state in _NOT_SHOWN]
+    broken = [f"{plain(v.name)}: {plain(v.reason)}" for v in views if v.state in NOT_SHOWN]
     left_out = _left_out([shown[n] for n in made.left_out])
     return "\n".join([made.text, *left_out, *broken])
 
 
-def _left_out(columns: Sequence[_Column]) -> list[str]:
+def _left_out(columns: Sequence[RunColumn]) -> list[str]:
     """Return a line that says which columns had no room, if any."""
     from jobrun.report.fitting import broken
     from jobrun.report.formatting import plural
@@ -206,74 +180,7 @@ def _left_out(columns: Sequence[_Column]) -> list[str]:
     return broken(f"{', '.join(parts)}: --columns", screen_width()) if parts else []
 
 
-def _known(views: Sequence[Overview]) -> list[_Column]:
-    """Return every column that there is, in the order of the table."""
-    from jobrun.core.text import duration, size
-
-    def known(cell: Callable[[Overview], str]) -> Callable[[Overview], str]:
-        return lambda view: "" if view.state in _NOT_SHOWN else cell(view)
-
-    columns = [
-        _Column("name", "name", False, lambda v: _plain(v.name)),
-        _Column("state", "state", False, lambda v: v.state),
-        _Column("epochs", "epochs", True, known(_epochs)),
-    ]
-    columns += [_of_var(name, views) for name in dict.fromkeys(n for v in views for n in v.vars)]
-    for metric in dict.fromkeys(name for v in views for name in (*v.metrics, *v.best)):
-        columns += _of_metric(metric)
-    return [
-        *columns,
-        _Column("checkpoints", "checkpoints", True, known(lambda v: str(v.checkpoints))),
-        _Column("size", "checkpoint size", True, known(lambda v: size(v.bytes or 0))),
-        _Column("attempts", "attempts", True, known(lambda v: str(v.attempts))),
-        _Column("started", "started (UTC)", False, lambda v: v.created[:19].replace("T", " ")),
-        _Column("time", "time", True, known(lambda v: duration(v.elapsed))),
-        _Column("spec", "spec", False, lambda v: _plain(v.spec or "")),
-        _Column("tags", "tags", False, lambda v: ",".join(v.labels.tags)),
-        _Column("note", "note", False, lambda v: _plain(v.labels.note)),
-    ]
-
-
-def column_names(views: Sequence[Overview]) -> list[str]:
-    """Return the names of all columns that there are for these runs."""
-    return [column.name for column in _known(views)]
-
-
-def _of_var(name: str, views: Sequence[Overview]) -> _Column:
-    """Return the column of a var."""
-    from jobrun.report.fitting import cut
-    from jobrun.report.formatting import value_text
-
-    def cell(view: Overview) -> str:
-        if name not in view.vars:
-            return ""
-        value = view.vars[name]
-        return cut(_plain(value) if isinstance(value, str) else value_text(value), _NOTE)
-
-    numbers = all(isinstance(v.vars.get(name, 0), int | float) for v in views)
-    return _Column(f"vars.{name}", _plain(name), numbers, cell)
-
-
-def _of_metric(metric: str) -> list[_Column]:
-    """Return the columns of the last value of a metric, and of the best."""
-    from jobrun.report.formatting import number
-
-    def last(view: Overview) -> str:
-        return number(view.metrics[metric]) if metric in view.metrics else ""
-
-    def best(view: Overview) -> str:
-        return number(view.best[metric][0]) if metric in view.best else ""
-
-    own = _Column(metric, _plain(metric), True, last, metric=True)
-    return [own, _Column(f"best:{metric}", "best", True, best, metric=True, best=True)]
-
-
-def _epochs(view: Overview) -> str:
-    limit = f"/{view.limit}" if view.limit and view.state not in ("finished", "failed") else ""
-    return f"{view.epoch}{limit}"
-
-
-def _shortened(shown: Sequence[_Column], rows: list[list[str]]) -> list[list[str]]:
+def _shortened(shown: Sequence[RunColumn], rows: list[list[str]]) -> list[list[str]]:
     """Return the rows with notes that are not longer than the screen has room for."""
     from jobrun.report.fitting import text_width
 
@@ -283,7 +190,7 @@ def _shortened(shown: Sequence[_Column], rows: list[list[str]]) -> list[list[str
     at = titles.index("note")
     others = [n for n in range(len(shown)) if n != at]
     used = sum(2 + max(text_width(row[n]) for row in (titles, *rows)) for n in others)
-    room = max(_NOTE, width - used)
+    room = max(NOTE_WIDTH, width - used)
     return [[*row[:at], _cut(row[at], room), *row[at + 1 :]] for row in rows]
 
 
@@ -291,7 +198,7 @@ def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 1].rstrip() + "…"
 
 
-def _usual(views: Sequence[Overview], known: Mapping[str, _Column]) -> list[_Column]:
+def _usual(views: Sequence[Overview], known: Mapping[str, RunColumn]) -> list[RunColumn]:
     """Return the columns without --columns: tags, notes and best values where there are any.
 
     Vars are those that differ between runs of a job; a run of a sweep has them in its name.
@@ -309,7 +216,7 @@ def _usual(views: Sequence[Overview], known: Mapping[str, _Column]) -> list[_Col
     return [column for name, column in known.items() if name not in left_out]
 
 
-def _chosen(known: Mapping[str, _Column], names: Sequence[str]) -> list[_Column]:
+def _chosen(known: Mapping[str, RunColumn], names: Sequence[str]) -> list[RunColumn]:
     """Return the columns of --columns; raises BadParameter for one that there is not."""
     from jobrun.errors import did_you_mean
 
@@ -320,7 +227,7 @@ def _chosen(known: Mapping[str, _Column], names: Sequence[str]) -> list[_Column]
     return [known[name] for name in names]
 
 
-def _spare(shown: Sequence[_Column]) -> list[int]:
+def _spare(shown: Sequence[RunColumn]) -> list[int]:
     """Return the columns that are left out where there is no room, the first to go first.
 
     'show' has all of them.  The name, the state and the epochs stay.
