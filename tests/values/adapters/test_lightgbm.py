@@ -139,5 +139,5 @@ def test_a_text_that_would_end_the_process_is_refused(pattern: str, by: str) -> 
     header = text.partition("tree_sizes=")
     sizes = [len(t) for t in re.split(r"(?=Tree=\d)", text.partition("end of trees")[0])[1:]]
     text = header[0] + f"tree_sizes={' '.join(map(str, sizes))}\n" + header[2].partition("\n")[2]
-    with pytest.raises(ValueRefusedError, match="none of whole trees"):
+    with pytest.raises(ValueRefusedError, match="does not hold whole trees"):
         adapter.restore(obj, {**state, "model": text})
