@@ -445,4 +445,4 @@ def test_nodes_that_are_named_have_no_number(call: Call, write: Call) -> None:
     assert "the spec names them one by one" in result.err
     result = call("resume", "sum", "--nodes", "3", "--map-node", "a=c")
     assert result.code == 2
-    assert "use it, or --map-node, not both" in result.err
+    assert "use it or --map-node, not both" in result.err
