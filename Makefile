@@ -32,7 +32,7 @@ demo: $(DEV) ## train the handwritten digits (specs/digits.yaml), as a fresh run
 	$(VENV)/bin/jobrun train specs/digits.yaml --fresh --runs-dir runs
 
 test: lint type ## lint, types and the test suite
-	$(PY) -m pytest -n 3 $(ARGS)
+	$(PY) -m pytest -n 4 $(ARGS)
 
 lint: $(DEV) ## ruff: rules and formatting
 	$(PY) -m ruff check .
