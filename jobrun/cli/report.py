@@ -53,10 +53,9 @@ def command(runs: tuple[str, ...], output: str, watch: bool, runs_dir: str) -> N
     subjects = _find(runs_dir, runs)
     if watch:
         _watch(subjects, output)
-    found = _runs_of(subjects)
     size = _write(subjects, output)
     if settings().json:
-        names = [typed(run.path) for run in found]
+        names = [typed(run.path) for run in _runs_of(subjects)]
         click.echo(json.dumps({"output": typed(Path(output)), "bytes": size, "runs": names}))
     else:
         _say(output, size)

@@ -76,7 +76,7 @@ def command(
                 "for a new sweep of that run alone: --fresh --set VAR=VALUE, without --member"
             )
         if options.more_epochs:
-            options = _in_total(spec, sets, fresh, options)
+            options = _in_total(spec, sets, options, fresh=fresh, accept_changes=accept_changes)
         loaded = load(spec, sets, epochs=options.epochs, folder=code, scheduler=options.scheduler)
         if code is None:
             loaded = _with_remembered_code(loaded, options)
@@ -104,7 +104,9 @@ def command(
         return once_free(start, signals, wait=options.wait)
 
 
-def _in_total(spec: str, sets: tuple[str, ...], fresh: bool, options: RunOptions) -> RunOptions:
+def _in_total(
+    spec: str, sets: tuple[str, ...], options: RunOptions, *, fresh: bool, accept_changes: bool
+) -> RunOptions:
     """Return the options with the epochs in total that ``--epochs +N`` asks for."""
     from jobrun.analysis.facts import job_facts
     from jobrun.analysis.identity import digest
@@ -117,7 +119,11 @@ def _in_total(spec: str, sets: tuple[str, ...], fresh: bool, options: RunOptions
     if loaded.matrix is not None:
         raise not_of_a_sweep()
     job = job_of(loaded)
-    run = None if fresh else run_of_spec(options.runs_dir, job.name, digest(job_facts(job)))
+    own = digest(job_facts(job))
+    run = None if fresh else run_of_spec(options.runs_dir, job.name, own)
+    state = run.state() if run is not None else None
+    if state is not None and state.over and state.digest != own and not accept_changes:
+        run = None  # of another job: a new run starts beside it
     return epochs_in_total(options, run)
 
 

@@ -32,6 +32,19 @@ def test_it_counts_from_the_end_of_a_finished_run(call: Call, write: Call, folde
     assert (epochs(folder), epochs(folder, "sum-2")) == (5, 3)
 
 
+def test_a_new_run_of_a_changed_job_has_so_many_epochs(
+    call: Call, write: Call, folder: Path
+) -> None:
+    write()
+    call("train", "sum.yaml")
+    found = call("train", "sum.yaml", "--set", "step=5", "--epochs", "+2")
+    assert (found.code, "a new run starts beside it" in found.err) == (0, True)
+    assert (epochs(folder), epochs(folder, "sum-2")) == (3, 2)
+    changed = ("--set", "step=7", "--accept-changes")
+    assert call("train", "sum.yaml", *changed, "--epochs", "+2").code == 0
+    assert (epochs(folder), epochs(folder, "sum-2")) == (3, 4)
+
+
 def test_a_finished_run_names_it(call: Call, write: Call, folder: Path) -> None:
     write()
     call("train", "sum.yaml")
