@@ -14,7 +14,7 @@ from jobrun.core.paths import resolved
 from jobrun.errors import JobrunError
 from jobrun.storage.regular_file import read_run_file
 
-__all__ = ["changed_code", "digests", "loaded_code", "names_of"]
+__all__ = ["changed_code", "digests", "loaded_code", "names_of", "own_modules"]
 
 _LARGEST = 64 << 20
 """The largest file that is read, in bytes; of a larger one size and time stand for the content.
@@ -24,22 +24,32 @@ of the run.
 """
 
 
-def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the modules below ``folder`` imported now: relative path to sha256."""
+def own_modules(folder: str | os.PathLike[str], names: Iterable[str]) -> dict[str, str]:
+    """Return those of some imported modules that are the code of a folder, with their files.
+
+    The files are relative to the folder.  Packages that are installed below it, in an environment
+    there, are not its code.
+    """
     root = os.path.realpath(folder)
     below = os.path.join(root, "")
     real = cache(os.path.realpath)  # hundreds of modules are in a few folders
     found: dict[str, str] = {}
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
+    for name in names:
+        file = getattr(sys.modules.get(name), "__file__", None)
         if not isinstance(file, str) or not os.path.isabs(file):
             continue
         place = os.path.join(real(os.path.dirname(file)), os.path.basename(file))
         place = os.path.realpath(place) if os.path.islink(place) else place
         if place.startswith(below) and "/site-packages/" not in place:
-            path = Path(place)
-            found[path.relative_to(root).as_posix()] = _sha256(path)
-    return dict(sorted(found.items()))
+            found[name] = Path(place).relative_to(root).as_posix()
+    return found
+
+
+def loaded_code(folder: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the modules below ``folder`` imported now: relative path to sha256."""
+    root = Path(os.path.realpath(folder))
+    files = {*own_modules(folder, list(sys.modules)).values()}
+    return {file: _sha256(root / file) for file in sorted(files)}
 
 
 def names_of(paths: Iterable[Path], folder: str | os.PathLike[str]) -> list[str]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import importlib
 import linecache
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobrun.usercode.code_hash import changed_code, digests
+from jobrun.usercode.code_hash import changed_code, digests, own_modules
 
 __all__ = ["forget_changed", "recorded"]
 
@@ -31,12 +30,10 @@ def recorded(folder: str) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in sys.modules.keys() - before:
-            file = getattr(sys.modules.get(name), "__file__", None)
-            if isinstance(file, str) and os.path.abspath(file).startswith(folder + os.sep):
-                for path, digest in digests([Path(file)], folder).items():
-                    _imported.setdefault(folder, {})[name] = path
-                    _digests.setdefault(folder, {})[path] = digest
+        found = own_modules(folder, sys.modules.keys() - before)
+        files = [Path(folder) / file for file in found.values()]
+        _imported.setdefault(folder, {}).update(found)
+        _digests.setdefault(folder, {}).update(digests(files, folder))
 
 
 def forget_changed(folder: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import importlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -238,24 +237,6 @@ def test_a_job_is_bound_as_a_whole(tmp_path: Path) -> None:
         Pipe({"x": "x"}, do=[Task("bound_o:g"), Task(two, "x")])
     bound = bind_job(job, tmp_path)
     assert set(bound) == {"bound_o:f", "bound_o:g"}
-
-
-def test_changed_code_is_imported_anew(tmp_path: Path) -> None:
-    """A notebook that ran its job again after a change ran the old code, and recorded the new."""
-    text = "import bound_q, bound_r\n\n\ndef step():\n    return bound_q.n, bound_r.n\n"
-    write(tmp_path, bound_p=text, bound_q="n = 1\n", bound_r="n = 1\n")
-    sys.path.insert(0, str(tmp_path))
-    own = importlib.import_module("bound_r")  # by the user's own code, to which it belongs
-    with Job("j") as job:
-        Task("bound_p:step", out="x")
-    job.stop(epochs=1)
-    assert bind_job(job, tmp_path)["bound_p:step"]() == (1, 1)
-    loaded = sys.modules["bound_q"]
-    bind_job(job, tmp_path)
-    assert sys.modules["bound_q"] is loaded
-    write(tmp_path, bound_q="n = 2000\n", bound_r="n = 2000\n")
-    assert bind_job(job, tmp_path)["bound_p:step"]() == (2000, 1)
-    assert sys.modules["bound_r"] is own
 
 
 def test_all_that_is_wrong_with_a_job_comes_at_once(tmp_path: Path) -> None:
