@@ -25,12 +25,8 @@ and a ``hint`` (what to do next).  ``str(error)`` is all of it in plain text.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from heapq import nlargest
 from pathlib import Path
 
 from jobrun.core.paths import start_directory
@@ -54,11 +50,7 @@ __all__ = [
     "Where",
     "WorkerLostError",
     "by_place",
-    "did_you_mean",
-    "did_you_mean_or_all",
     "exit_code_of_signal",
-    "few_hints",
-    "nearest",
     "new_problems",
     "with_article",
 ]
@@ -68,10 +60,6 @@ EXIT_DONE = 0
 EXIT_NOT_SAVED = 6
 EXIT_FAILED_BY_CONDITION = 7
 EXIT_SIGINT = 130
-
-_MANY = 1000
-_MOST_COMPARED = 10_000
-_compared: ContextVar[list[int] | None] = ContextVar("jobrun_compared", default=None)
 
 
 def exit_code_of_signal(name: str) -> int:
@@ -86,60 +74,6 @@ EXITS_BY_SIGNAL = tuple(
     map(exit_code_of_signal, ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU", "SIGUSR2"))
 )
 """The exit codes of a run that was asked to end, and saved."""
-
-
-@contextmanager
-def few_hints() -> Iterator[None]:
-    """Limit the names that ``did_you_mean`` compares while the context lasts.
-
-    Comparing is slow, and nobody needs the nearest of ten thousand names ten thousand times.
-    """
-    token = _compared.set([0])
-    try:
-        yield
-    finally:
-        _compared.reset(token)
-
-
-def nearest(name: str, known: Sequence[str], most: int = 3) -> list[str]:
-    """Return the names of ``known`` that ``name`` may have meant, best first."""
-    if len(known) > _MANY:  # look at those alone that may be near
-        ends = (name[:2], name[-2:])
-        known = [
-            k
-            for k in known
-            if abs(len(k) - len(name)) < 3 and (k[:2] == ends[0] or k[-2:] == ends[1])
-        ]
-    if len(known) > _MANY:
-        known = nlargest(
-            _MANY, known, key=lambda k: _common(k, name) + _common(k[::-1], name[::-1])
-        )
-    lowered = {k.lower(): k for k in reversed(list(known))}
-    found = get_close_matches(name.lower(), list(lowered), n=most, cutoff=0.6)
-    return [lowered[f] for f in found]
-
-
-def _common(a: str, b: str) -> int:
-    """Return the length of the common prefix of two strings."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
-
-
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return ``did you mean 'x' or 'y'?`` for an unknown name, or an empty string."""
-    spent = _compared.get()
-    if spent is not None:
-        spent[0] += min(len(known), _MANY)
-        if spent[0] > _MOST_COMPARED:
-            return ""
-    names = nearest(name, known)
-    return f"did you mean {' or '.join(repr(n) for n in names)}?" if names else ""
-
-
-def did_you_mean_or_all(name: str, known: Sequence[str], most: int = 8) -> str:
-    """Return the nearest names, or if none is near the first of all: ``there are 'x', 'y', …``."""
-    shown = dict.fromkeys(known[:most])
-    first = ", ".join(map(repr, shown)) + (", …" if len(known) > most else "")
-    return did_you_mean(name, known) or (f"there are {first}" if known else "")
 
 
 def with_article(word: str) -> str:

@@ -7,16 +7,7 @@ import inspect
 import pytest
 
 from jobrun import errors
-from jobrun.errors import (
-    BindError,
-    JobrunError,
-    Problem,
-    SpecError,
-    Where,
-    did_you_mean,
-    did_you_mean_or_all,
-    nearest,
-)
+from jobrun.errors import BindError, JobrunError, Problem, SpecError, Where
 
 CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, JobrunError)]
 
@@ -27,30 +18,6 @@ def test_the_tree_is_drawn_with_its_exit_codes() -> None:
         line = next(x for x in drawing if x.lstrip("│├└─ ").startswith(cls.__name__))
         assert cls is JobrunError or f" {cls.exit_code} " in line
         assert cls.__name__ in errors.__all__
-
-
-@pytest.mark.parametrize(
-    ("name", "known", "expected"),
-    [
-        ("ephocs", ["epochs", "when"], ["epochs"]),
-        ("LOSS", ["loss", "lass"], ["loss", "lass"]),
-        ("zzz", ["epochs"], []),
-        ("x", [], []),
-    ],
-)
-def test_nearest(name: str, known: list[str], expected: list[str]) -> None:
-    assert nearest(name, known) == expected
-
-
-def test_nearest_among_many() -> None:
-    known = [f"blob_{i}" for i in range(5000)]
-    assert nearest("bloob_4321", known)[0] == "blob_4321"
-    assert nearest("zzz", known) == []
-
-
-def test_did_you_mean() -> None:
-    assert did_you_mean("epoch", ["epochs", "epoch_2"]) == "did you mean 'epochs' or 'epoch_2'?"
-    assert did_you_mean("zzz", ["epochs"]) == ""
 
 
 def test_a_place_shows_its_line_and_a_caret() -> None:
@@ -91,12 +58,3 @@ def test_an_error_is_all_text() -> None:
     error = BindError("no", where=Where("s", 1, 1, "x", 1), hint="try", trace="lines")
     assert str(error) == "s:1:1: no\n    1 | x\n      | ^\n  hint: try"
     assert error.trace == "lines"
-
-
-def test_all_that_there_is_where_no_name_is_near() -> None:
-    assert did_you_mean_or_all("los", ["loss", "x"]) == "did you mean 'loss'?"
-    assert did_you_mean_or_all("q", ["loss", "x"]) == "there are 'loss', 'x'"
-    assert did_you_mean_or_all("q", [f"blob_{n}" for n in range(9)], most=2) == (
-        "there are 'blob_0', 'blob_1', …"
-    )
-    assert did_you_mean_or_all("q", []) == ""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from jobrun.analysis.names import StepColumns, resolve
 from jobrun.core.blob_paths import Key, PathSet
-from jobrun.errors import Problem, did_you_mean
+from jobrun.core.suggestions import did_you_mean, did_you_mean_or_all
+from jobrun.errors import Problem
 from jobrun.model.job import RESERVED, SHARD, Argument, Job, Pipe, Task
 
 __all__ = ["Access", "Accesses", "Reduced", "access"]
@@ -244,9 +245,7 @@ def _map_access(job: Job, step: Task, node: str, found: Access, columns: _Column
             found.problems.append(Problem(str(error), mark))
             continue
         if source.form in ("blob", "blobs", "best"):
-            hint = did_you_mean(argument.name, list(columns.names)) or (
-                f"columns here: {', '.join(columns.names)}" if columns.names else ""
-            )
+            hint = did_you_mean_or_all(argument.name, list(columns.names), "columns here:")
             found.problems.append(
                 Problem(
                     f"{argument.name!r} is not a column; 'map' steps see columns only", mark, hint

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from copy import copy
 
-from jobrun.errors import nearest
+from jobrun.core.suggestions import nearest
 from jobrun.model.job import MAIN, Job, Task, TaskGroup, match_nodes
 
 __all__ = ["with_assumed_nodes"]

@@ -25,7 +25,8 @@ from jobrun.analysis.schedule import every_problems
 from jobrun.core.blob_paths import Key, levels
 from jobrun.core.names import CASE_HINT, case_twins, check_name
 from jobrun.core.patterns import may_mean, touches
-from jobrun.errors import Problem, SpecError, Where, did_you_mean, new_problems
+from jobrun.core.suggestions import did_you_mean
+from jobrun.errors import Problem, SpecError, Where, new_problems
 from jobrun.model.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.model.shell import Shell
 

@@ -10,8 +10,9 @@ from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.graph import reads_across
 from jobrun.analysis.names import resolve
 from jobrun.core.blob_paths import Key, PathMap, PathSet, same_leaves
+from jobrun.core.suggestions import did_you_mean, did_you_mean_or_all
 from jobrun.data.formats import format_of
-from jobrun.errors import Problem, Where, did_you_mean, did_you_mean_or_all
+from jobrun.errors import Problem, Where
 from jobrun.model.job import GROUPS, RESERVED, Job, Pipe, Task
 from jobrun.model.rows import SHUFFLE_IN_BLOCKS
 

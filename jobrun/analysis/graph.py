@@ -149,7 +149,7 @@ class _Builder:
         for task in self.group.tasks:
             for name in task.after:
                 if name not in self.by_task:
-                    from jobrun.errors import did_you_mean
+                    from jobrun.core.suggestions import did_you_mean
 
                     hint = did_you_mean(name, list(self.by_task))
                     text = f"no task {name!r} in group {self.group.name!r} to come after"

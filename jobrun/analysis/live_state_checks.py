@@ -9,7 +9,8 @@ from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.dataflow import read_mark, reader_names
 from jobrun.analysis.live_state import LiveState
 from jobrun.core.blob_paths import covers, overlaps
-from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
+from jobrun.core.suggestions import did_you_mean, did_you_mean_or_all
+from jobrun.errors import Problem
 from jobrun.model.job import GENERATORS, GROUPS, Job, Pipe, Task
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.core.blob_paths import covers, overlaps
-from jobrun.errors import Problem, did_you_mean, did_you_mean_or_all
+from jobrun.core.suggestions import did_you_mean, did_you_mean_or_all
+from jobrun.errors import Problem
 from jobrun.model.job import GROUPS
 
 __all__ = ["best_metric", "best_problems", "metric_names", "metric_problems", "reads_best"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobrun.core.blob_paths import Key, covers
-from jobrun.errors import did_you_mean
+from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.model.job import Job, Pipe, match_nodes
 
 __all__ = ["NameOrigin", "StepColumns", "key_of", "resolve", "step_names"]
@@ -65,7 +65,7 @@ def _of_node(job: Job, prefix: str, path: str) -> NameOrigin:
         return NameOrigin("best", (("", path),))
     nodes = match_nodes(prefix, job.nodes)
     if not nodes:
-        hint = did_you_mean(prefix, list(job.nodes)) or f"there are {', '.join(job.nodes)}"
+        hint = did_you_mean_or_all(prefix, list(job.nodes))
         raise LookupError(f"no node {prefix!r} in {prefix}:{path}; {hint}")
     keys = tuple((n, path) for n in nodes)
     return NameOrigin("blob" if prefix in job.nodes else "blobs", keys)

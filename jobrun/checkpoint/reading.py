@@ -33,8 +33,9 @@ from jobrun.checkpoint.manifest import META, Entry, File
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.zarr_metadata import Layout, filled_box
 from jobrun.core.blob_paths import trees_of
+from jobrun.core.suggestions import did_you_mean
 from jobrun.core.tree_keys import Key, decode_key
-from jobrun.errors import DamagedError, NotFoundError, did_you_mean
+from jobrun.errors import DamagedError, NotFoundError
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.storage.threads import LARGE, THREADS, THREADS_FAR, run_calls
 from jobrun.values.boxes import Box, Tree, Value

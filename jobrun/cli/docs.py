@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobrun.cli.options import common, completes, option, screen_width, settings, uses_color
-from jobrun.errors import did_you_mean
+from jobrun.core.suggestions import ALL, did_you_mean, did_you_mean_or_all
 
 if TYPE_CHECKING:
     from jobrun.docs import Section
@@ -38,9 +38,7 @@ def command(name: str | None, section: tuple[str, ...], search: str | None) -> N
 
     titles = pages()
     if name is not None and name not in titles:
-        from jobrun.errors import did_you_mean
-
-        hint = did_you_mean(name, list(titles)) or f"there are {', '.join(titles)}"
+        hint = did_you_mean_or_all(name, list(titles), most=ALL)
         raise click.BadParameter(f"no page {name!r}; {hint}", param_hint="PAGE")
     if search is not None:
         if section:

@@ -56,12 +56,12 @@ class LazyGroup(click.Group):
         if ctx.resilient_parsing:  # for completion; no error must be shown
             return super().resolve_command(ctx, args)
         if args and args[0] not in self._table and not args[0].startswith("-"):
-            from jobrun.errors import did_you_mean
+            from jobrun.core.suggestions import ALL, did_you_mean_or_all
 
             known = list(self._table)
             meant = _HABITS.get(args[0], "") if ctx.parent is None else ""
-            hint = f"did you mean {meant!r}?" if meant else did_you_mean(args[0], known)
-            hint = hint or f"there are {', '.join(self._table)}"
+            every = did_you_mean_or_all(args[0], known, most=ALL)
+            hint = f"did you mean {meant!r}?" if meant else every
             ctx.fail(f"no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 

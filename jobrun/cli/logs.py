@@ -70,12 +70,13 @@ def command(
 
 def _check_task(task: str, run: RunDir) -> None:
     """Raise NotFoundError if there is no such task, neither in the job nor in the log."""
-    from jobrun.errors import NotFoundError, did_you_mean
+    from jobrun.core.suggestions import did_you_mean_or_all
+    from jobrun.errors import NotFoundError
     from jobrun.report.log_reader import printers
 
     known = list(dict.fromkeys([*_tasks(run.state()), *printers(run.path / "log.txt")]))
     if not any(name == task or fnmatchcase(name, task) for name in known):
-        hint = did_you_mean(task, known) or f"there are {', '.join(known[:12])}"
+        hint = did_you_mean_or_all(task, known)
         raise NotFoundError(f"no task {task!r}", where=run.shown(), hint=hint)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from jobrun.errors import NotFoundError, did_you_mean
+from jobrun.core.suggestions import did_you_mean_or_all
+from jobrun.errors import NotFoundError
 
 __all__ = ["matching"]
 
@@ -16,6 +17,6 @@ def matching(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
         return list(known)
     for name in wanted:
         if not any(name == k or fnmatchcase(k, name) for k in known):
-            hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
+            hint = did_you_mean_or_all(name, known) or "no metric has"
             raise NotFoundError(f"no metric {name!r} has a value in these epochs", hint=hint)
     return [k for k in known if any(name == k or fnmatchcase(k, name) for name in wanted)]

@@ -105,10 +105,11 @@ def _sorted(views: Sequence[Overview], by: str) -> list[Overview]:
     if by == "name":
         return sorted(views, key=lambda v: _natural(v.name))
     if views and not any(by in v.metrics or by in v.best for v in views):
-        from jobrun.errors import NotFoundError, did_you_mean
+        from jobrun.core.suggestions import did_you_mean_or_all
+        from jobrun.errors import NotFoundError
 
         known = sorted({name for v in views for name in (*v.metrics, *v.best)})
-        hint = did_you_mean(by, ["name", "time", *known]) or f"there are {', '.join(known)}"
+        hint = did_you_mean_or_all(by, ["name", "time", *known])
         raise NotFoundError(f"no run has a metric {by!r}", hint=hint)
     return sorted(newest, key=_rank(by))
 
@@ -131,12 +132,12 @@ def _rank(metric: str) -> Callable[[Overview], tuple[bool, float]]:
 
 
 def _check_state(state: str | None) -> None:
-    from jobrun.errors import did_you_mean
+    from jobrun.core.suggestions import ALL, did_you_mean_or_all
     from jobrun.runs.run_state import STATES
 
     known = (*STATES, *NOT_SHOWN)
     if state is not None and state not in known:
-        hint = did_you_mean(state, list(known)) or f"expected one of {', '.join(known)}"
+        hint = did_you_mean_or_all(state, known, most=ALL)
         raise click.BadParameter(hint, param_hint=f"--state {state}")
 
 
@@ -218,11 +219,11 @@ def _usual(views: Sequence[Overview], known: Mapping[str, RunColumn]) -> list[Ru
 
 def _chosen(known: Mapping[str, RunColumn], names: Sequence[str]) -> list[RunColumn]:
     """Return the columns of --columns; raises BadParameter for one that there is not."""
-    from jobrun.errors import did_you_mean
+    from jobrun.core.suggestions import ALL, did_you_mean_or_all
 
     for name in names:
         if name not in known:
-            hint = did_you_mean(name, list(known)) or f"expected some of {', '.join(known)}"
+            hint = did_you_mean_or_all(name, list(known), most=ALL)
             raise click.BadParameter(hint, param_hint=f"--columns {name}")
     return [known[name] for name in names]
 

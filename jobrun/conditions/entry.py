@@ -11,11 +11,12 @@ from typing import Any
 
 from jobrun.conditions.expression import Expression, ExpressionError
 from jobrun.core.blob_paths import levels
+from jobrun.core.suggestions import did_you_mean, did_you_mean_or_all
 from jobrun.core.text import TIMES, seconds_of
-from jobrun.errors import Problem, Where, did_you_mean
+from jobrun.errors import Problem, Where
 from jobrun.model.job import ConditionSpec
 
-__all__ = ["ConditionEntry", "KnownNames", "listed", "shown"]
+__all__ = ["ConditionEntry", "KnownNames", "shown"]
 
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
@@ -125,7 +126,7 @@ class ConditionEntry:
         if name in self.known.shared:
             return "it is a var, which never changes"
         written = sorted(b for b in blobs if not self.known.nodes or ":" in b)
-        return did_you_mean(name, written) or listed("the tasks write", written)
+        return did_you_mean_or_all(name, written, "the tasks write")
 
     def epochs(self, value: Any, *path: str) -> int | None:
         """Return a number of epochs of at least 1; None after reporting a problem."""
@@ -235,12 +236,6 @@ def _as_number(value: Any, whole: bool) -> float | int | None:
         return float(value) if isinstance(value, Real) and math.isfinite(value) else None
     except OverflowError:  # an int that no float can hold
         return None
-
-
-def listed(text: str, names: Sequence[str], most: int = 8) -> str:
-    """Return the first names after ``text``; an empty string without names."""
-    more = ", …" if len(names) > most else ""
-    return f"{text} {', '.join(names[:most])}{more}" if names else ""
 
 
 def shown(value: Any) -> str:

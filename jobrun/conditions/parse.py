@@ -13,7 +13,8 @@ from jobrun.analysis.analysis import JobAnalysis
 from jobrun.conditions.base import Condition
 from jobrun.conditions.entry import ConditionEntry, KnownNames
 from jobrun.conditions.kinds import KINDS
-from jobrun.errors import Problem, SpecError, did_you_mean
+from jobrun.core.suggestions import ALL, did_you_mean_or_all
+from jobrun.errors import Problem, SpecError
 from jobrun.model.job import ConditionSpec, Job, Pipe
 
 __all__ = ["build", "form_problems", "problems"]
@@ -84,7 +85,7 @@ class _Reader:
             entry = ConditionEntry(spec, self.problems, self.known)
             kind = KINDS.get(spec.kind)
             if kind is None:
-                hint = did_you_mean(spec.kind, list(KINDS)) or f"there are {', '.join(KINDS)}"
+                hint = did_you_mean_or_all(spec.kind, list(KINDS), most=ALL)
                 entry.refuse(f"unknown condition {spec.kind!r}", hint, whole=True)
                 continue
             found += [(c, spec.section == "fail") for c in kind.parse(entry)]

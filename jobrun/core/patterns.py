@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from jobrun.core.blob_paths import covers, levels
-from jobrun.errors import NotFoundError, did_you_mean
+from jobrun.core.suggestions import did_you_mean, listed
+from jobrun.errors import NotFoundError
 
 __all__ = ["Blob", "full_name", "is_pattern", "leaves_of", "may_mean", "means", "select", "touches"]
 
@@ -87,7 +88,8 @@ def select(name: str, blobs: Sequence[Blob], *, where: str = "") -> list[Blob]:
         return named
     meant = [b for b in blobs if means(name, b.node, b.path)] if is_pattern(name) else []
     if not meant:
-        hint = did_you_mean(name, [b.name for b in blobs]) or f"there are {_some(blobs)}; {_WHY}"
+        leaves = listed([b.name for b in blobs if b.is_leaf]) or "there are none"
+        hint = did_you_mean(name, [b.name for b in blobs]) or f"{leaves}; {_WHY}"
         raise NotFoundError(f"there is no blob {name!r}", where=where or None, hint=hint)
     return [b for b in meant if b.is_leaf]
 
@@ -112,8 +114,3 @@ def _split(pattern: str) -> tuple[str, str]:
 
 def _fits(pattern: str, text: str) -> bool:
     return pattern == text or fnmatchcase(text, pattern)
-
-
-def _some(blobs: Sequence[Blob], most: int = 8) -> str:
-    names = [b.name for b in blobs if b.is_leaf]
-    return (", ".join(names[:most]) or "none") + (", …" if len(names) > most else "")

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobrun.core.masking import remember
-from jobrun.errors import TaskError, did_you_mean
+from jobrun.core.suggestions import did_you_mean
+from jobrun.errors import TaskError
 
 __all__ = ["PLACES", "Template", "TemplateError", "render", "template", "templates_in"]
 

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.late_imports import imported
+from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.data.arrow_columns import column_dtype, to_array
 from jobrun.data.select import Matrices, expand, names_in
 from jobrun.data.source import Columns, Permutation, Table, finished
-from jobrun.errors import DataError, did_you_mean
+from jobrun.errors import DataError
 from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
 
 __all__ = ["MOST_WHOLE", "ArrowTable", "feather_table", "parquet_table"]
@@ -88,7 +89,7 @@ def _table(
         raise DataError(f"{path} cannot be read: {error}") from error
     for name in options.types:
         if name not in schema.names:
-            hint = did_you_mean(name, schema.names) or f"there are {', '.join(schema.names[:12])}"
+            hint = did_you_mean_or_all(name, schema.names)
             raise DataError(f"'types' names {name!r}: no column of {path}", hint=hint)
     plan = expand(wanted, schema.names, f"{path} has no column")
     names = names_in(plan)

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from jobrun.core.forked import end_if_forked
+from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.data.frames import frame_table, is_frame
 from jobrun.data.iterator_state import state_from_json, state_to_json
 from jobrun.data.select import Matrices, MatrixStream, names_in
@@ -39,7 +40,7 @@ from jobrun.data.source import (
     ignore_slow,
 )
 from jobrun.data.tables import ArrayTable
-from jobrun.errors import DataError, TaskError, ValueRefusedError, did_you_mean, with_article
+from jobrun.errors import DataError, TaskError, ValueRefusedError, with_article
 from jobrun.model.rows import ColumnNames
 from jobrun.values.adoption import adopt
 from jobrun.values.boxes import Box
@@ -132,7 +133,7 @@ def _part(made: Mapping[Any, Any], key: str, name: str) -> Any:
         return made[key]
     except KeyError:
         known = [str(k) for k in made]
-        hint = did_you_mean(key, known) or f"there are {', '.join(known)}"
+        hint = did_you_mean_or_all(key, known)
         raise DataError(f"{name}: there is no {key!r}", hint=hint) from None
 
 

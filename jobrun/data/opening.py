@@ -9,11 +9,12 @@ from importlib import import_module
 from pathlib import Path
 
 from jobrun.core.late_imports import importing
+from jobrun.core.suggestions import did_you_mean
 from jobrun.core.text import either
 from jobrun.data.formats import FORMATS, PACKED, FileFormat, endings, format_of
 from jobrun.data.joined import concat
 from jobrun.data.source import Source
-from jobrun.errors import DataError, did_you_mean
+from jobrun.errors import DataError
 from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
 
 __all__ = ["open_files"]

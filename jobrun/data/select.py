@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.data.source import (
     TEXT,
     Columns,
@@ -19,7 +20,7 @@ from jobrun.data.source import (
     Table,
     ignore_slow,
 )
-from jobrun.errors import DataError, did_you_mean
+from jobrun.errors import DataError
 from jobrun.model.rows import ColumnNames
 
 __all__ = [
@@ -63,13 +64,9 @@ def expand(wanted: ColumnNames, names: Sequence[str], lacks: str) -> Plan:
 
 def _known(name: str, names: Sequence[str], lacks: str) -> str:
     if name not in names:
-        hint = did_you_mean(name, names) or f"there are {_listed(names)}"
+        hint = did_you_mean_or_all(name, names)
         raise DataError(f"{lacks} {name!r}", hint=hint)
     return name
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def names_in(plan: Plan) -> list[str]:

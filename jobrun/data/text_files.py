@@ -18,12 +18,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.data.column_types import CELL_KINDS, INFERRED, VALUE_KINDS, Kind, cell_kind, value_kind
 from jobrun.data.csv_parser import CELL_LIMIT, records
 from jobrun.data.formats import PACKED
 from jobrun.data.select import Plan, common_dtype, expand, names_in, stacked
 from jobrun.data.source import Columns, Cursor, Slow, Stream, ignore_slow
-from jobrun.errors import DataError, did_you_mean
+from jobrun.errors import DataError
 from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
 
 __all__ = ["CsvFile", "JsonLinesFile", "TextFile", "TextLines"]
@@ -123,7 +124,7 @@ class TextFile(Stream):
     def _check_types(self, types: Mapping[str, str], names: Sequence[str]) -> None:
         for name in types:
             if name not in names:
-                hint = did_you_mean(name, names) or f"there are {', '.join(names[:12])}"
+                hint = did_you_mean_or_all(name, names)
                 raise DataError(f"'types' names {name!r}: no column of {self.name}", hint=hint)
 
     def _kind(

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.core.late_imports import importing
-from jobrun.errors import DataError, did_you_mean
+from jobrun.core.suggestions import did_you_mean_or_all
+from jobrun.errors import DataError
 
 __all__ = ["ENDINGS", "read_weights", "why_unreadable"]
 
@@ -41,7 +42,7 @@ def why_unreadable(ending: str) -> tuple[str, str] | None:
     """Return why files with an ending cannot be read here, and what to do; None if they can."""
     if ending not in _READERS:
         text = f"unknown ending {ending!r} of a file of weights"
-        return text, did_you_mean(ending, ENDINGS) or f"expected {', '.join(ENDINGS)}"
+        return text, did_you_mean_or_all(ending, ENDINGS)
     package = _PACKAGES.get(ending)
     if package is None or find_spec(package) is not None:
         return None

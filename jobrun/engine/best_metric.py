@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from jobrun.checkpoint.record import Record
 from jobrun.core.ranking import best_record
-from jobrun.errors import DamagedError, NotFoundError, UsageError, did_you_mean
+from jobrun.core.suggestions import did_you_mean_or_all
+from jobrun.errors import DamagedError, NotFoundError, UsageError
 from jobrun.runs.node_map import NodeMaps
 from jobrun.runs.overview import direction_of, kept_best
 from jobrun.runs.run_state import RunState
@@ -60,7 +61,7 @@ def best_by(
         name, given = metric, direction_of(declared, metric) or ""
     if name not in seen:
         none = "metrics are recorded at the end of an epoch, and none has any"
-        hint = did_you_mean(name, seen) or (f"there are {', '.join(seen)}" if seen else none)
+        hint = did_you_mean_or_all(name, seen) or none
         raise NotFoundError(f"no checkpoint has a metric {name!r}", where=run.shown(), hint=hint)
     if not given:
         hint = f"write {name}:min or {name}:max"

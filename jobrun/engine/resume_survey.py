@@ -22,6 +22,7 @@ from jobrun.conditions.decision import Decision, decide_stop, match_states
 from jobrun.core.blob_paths import trees_of
 from jobrun.core.paths import shown
 from jobrun.core.ranking import before_failure
+from jobrun.core.suggestions import listed
 from jobrun.engine.progress import last_seen
 from jobrun.engine.registry_hook import RegistryHook
 from jobrun.engine.resume_policy import Changes, Choice, Request, Start, decide
@@ -286,10 +287,10 @@ def refuse_missing_blobs(
     if missing:
         names = ", ".join(map(repr, missing))
         top = dict.fromkeys(path.partition("/")[0] for paths in held.values() for path in paths)
-        there = ", ".join(repr(name) for name in top if name)
+        there = listed([name for name in top if name]) or "there are no blobs"
         ways = f"; to start a new run: {afresh}" if afresh else ""
         raise RunRefusedError(
             f"the run cannot resume with the changes: 'init' now writes {names}, which "
             f"{shown(checkpoint)} does not hold",
-            hint=f"'init' is not run again, and there are {there or 'no blobs'}{ways}",
+            hint=f"'init' is not run again, and {there}{ways}",
         )

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jobrun.core.gc_tuning import paused
+from jobrun.core.suggestions import did_you_mean, few_hints
 from jobrun.core.template import template
-from jobrun.errors import Problem, SpecError, Where, did_you_mean, few_hints, new_problems
+from jobrun.errors import Problem, SpecError, Where, new_problems
 from jobrun.jobspec.checkpoints import CheckpointModel
 from jobrun.jobspec.doubts import doubts
 from jobrun.jobspec.model import TaskModel

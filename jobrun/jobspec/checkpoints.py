@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from jobrun.core.suggestions import did_you_mean
 from jobrun.core.text import seconds_of
-from jobrun.errors import did_you_mean
 from jobrun.jobspec.closed import ClosedModel, given, short_for
 from jobrun.jobspec.compression import Compression
 from jobrun.jobspec.faults import FieldFault, Optional, choice, expected, refuse

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from jobrun.errors import UsageError, did_you_mean
+from jobrun.core.suggestions import did_you_mean
+from jobrun.errors import UsageError
 from jobrun.jobspec.closed import ClosedModel
 from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.scalars import show

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from jobrun.errors import did_you_mean
+from jobrun.core.suggestions import did_you_mean
 from jobrun.jobspec.scalars import show
 
 __all__ = ["FieldFault", "Optional", "choice", "expected", "refuse"]

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
+from jobrun.core.suggestions import did_you_mean
 from jobrun.core.template import TemplateError, template
 from jobrun.core.text import TIMES, either, seconds_of
-from jobrun.errors import did_you_mean
 from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.names import (
     blob_fault,

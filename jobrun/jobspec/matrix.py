@@ -15,7 +15,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from jobrun.errors import Problem, did_you_mean
+from jobrun.core.suggestions import did_you_mean
+from jobrun.errors import Problem
 from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.scalars import Scalar, ScalarError, show, typed
 from jobrun.jobspec.source import SpecNode, SpecSource

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from jobrun.conditions.kinds import KINDS
-from jobrun.errors import did_you_mean
+from jobrun.core.suggestions import did_you_mean
 from jobrun.jobspec.checkpoints import CheckpointModel, checkpoint_form
 from jobrun.jobspec.closed import ClosedModel, given, one_of, short_for, without
 from jobrun.jobspec.faults import FieldFault, Optional, choice, refuse

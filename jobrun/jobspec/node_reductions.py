@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from jobrun.core.suggestions import did_you_mean
 from jobrun.core.text import either
-from jobrun.errors import did_you_mean
 from jobrun.jobspec.closed import ClosedModel
 from jobrun.jobspec.faults import FieldFault, refuse
 from jobrun.jobspec.names import reference_fault

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobrun.conditions.kinds import KINDS
-from jobrun.errors import UsageError, Where, did_you_mean
+from jobrun.core.suggestions import ALL, did_you_mean, did_you_mean_or_all
+from jobrun.errors import UsageError, Where
 from jobrun.jobspec.keys import keys_of
 from jobrun.jobspec.scalars import Scalar, ScalarError, scalar, show, typed
 from jobrun.jobspec.source import SpecNode, SpecSource
@@ -91,7 +92,7 @@ def _unset(root: SpecNode, name: str) -> None:
     parent, key, _ = _descend(root, _parts(root, name), option)
     if parent.get(key) is None:
         there = [str(k) for k in parent.value] if isinstance(parent.value, dict) else []
-        hint = did_you_mean(str(key), there) or (f"there are {', '.join(there)}" if there else "")
+        hint = did_you_mean_or_all(str(key), there)
         raise UsageError(f"{option}: the spec has no {name!r}", hint=hint)
     _drop(parent, key)
 
@@ -218,8 +219,8 @@ def _check_key(
         f"{top}.{key}" for top in ("stop", "checkpoint") if not path and key in keys_of((top,))
     ]
     deeper += [] if path else [f"{g}.{key}" for g in GROUPS if key in _entry_names(node.get(g))]
-    hint = f"did you mean {deeper[0]!r}?" if deeper else did_you_mean(str(key), known)
-    hint = hint or f"there are {', '.join(known)}"
+    every = did_you_mean_or_all(str(key), known, most=ALL)
+    hint = f"did you mean {deeper[0]!r}?" if deeper else every
     raise UsageError(f"{text}: there is no {str(key)!r}{at}", hint=hint)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from jobrun.errors import Problem, Where, did_you_mean
+from jobrun.core.suggestions import ALL, did_you_mean, did_you_mean_or_all
+from jobrun.errors import Problem, Where
 from jobrun.jobspec.faults import FieldFault
 from jobrun.jobspec.keys import every_key, fields, model_at
 from jobrun.jobspec.scalars import show
@@ -181,11 +182,11 @@ def _nearest_key(name: str, value: Any, parent: tuple[int | str, ...]) -> str:
     for key in ("stop", "checkpoint"):
         if key in keys and (word := other_word(name, fields(keys[key] or model))):
             return f"did you mean {key}: {{{word}: {_short(value)}}}?"
-    near = did_you_mean(name, list(keys))
     if {"call", "with"} <= set(keys) and _may_be_parameter(name, keys):
+        near = did_you_mean(name, list(keys))
         argument = f"an argument of the function is given by with: {{{name}: {_short(value)}}}"
         return f"{near} ({argument})" if near else argument
-    return near or f"there are {', '.join(keys)}"
+    return did_you_mean_or_all(name, list(keys), most=ALL)
 
 
 def _short(value: Any) -> str:

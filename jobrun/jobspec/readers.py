@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from jobrun.core.suggestions import did_you_mean
 from jobrun.core.text import either
 from jobrun.data.formats import COLUMN_TYPES, endings, format_of
-from jobrun.errors import did_you_mean
 from jobrun.jobspec.closed import ClosedModel
 from jobrun.jobspec.faults import FieldFault, expected, refuse
 from jobrun.jobspec.fields import (

@@ -15,7 +15,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from jobrun.errors import Problem, nearest, new_problems
+from jobrun.core.suggestions import nearest
+from jobrun.errors import Problem, new_problems
 from jobrun.jobspec.keys import fields, model_at
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.problems import other_word, problems_of

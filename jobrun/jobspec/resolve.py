@@ -18,7 +18,8 @@ import yaml
 
 from jobrun.conditions.parse import form_problems
 from jobrun.core.gc_tuning import paused
-from jobrun.errors import Problem, SpecError, UsageError, few_hints, nearest, new_problems
+from jobrun.core.suggestions import few_hints, listed, nearest
+from jobrun.errors import Problem, SpecError, UsageError, new_problems
 from jobrun.jobspec.matrix import Matrix, Values, is_seed, read_matrix, same
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.overrides import apply_set, set_epochs, set_scheduler
@@ -186,7 +187,7 @@ def _near(path: Path) -> str:
     near = [stems[stem] for stem in nearest(path.stem, list(stems))]
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"
-    return f"here are {', '.join(list(stems.values())[:8])}" if stems else ""
+    return listed(list(stems.values()), "here are")
 
 
 def _default_name(path: str | os.PathLike[str]) -> str:

@@ -31,7 +31,8 @@ from operator import index
 from pathlib import Path
 from typing import Any, Self
 
-from jobrun.errors import Problem, SpecError, Where, did_you_mean
+from jobrun.core.suggestions import did_you_mean, listed
+from jobrun.errors import Problem, SpecError, Where
 from jobrun.model.pipe import REDUCTIONS, Pipe, data
 from jobrun.model.policy import DEFAULT_POLICY, CheckpointPolicy, SessionSpec, Upload
 from jobrun.model.reporter import Reporter
@@ -313,15 +314,14 @@ class Job(_Scope):
             )
         found = match_nodes(task.node, self.nodes)
         if not found:
-            hint = did_you_mean(task.node, list(self.nodes))
-            hint = hint or self._declaring(task.node)
+            hint = did_you_mean(task.node, list(self.nodes)) or self._declaring(task.node)
             raise SpecError([Problem(f"no node {task.node!r}", task.mark("node"), hint)])
         return found
 
     def _declaring(self, node: str) -> str:
         """Return the hint for a node that there is not: those there are, or how one is declared."""
         if self.multi_node or "*" in node or "?" in node:
-            return f"there are {', '.join(self.nodes)}"
+            return listed(list(self.nodes))
         tasks = [task for group in self.groups.values() for task in group.tasks]
         named = [t.node for t in tasks if t.node is not None and not set(t.node) & set("*?[")]
         every = ", ".join(dict.fromkeys((*self.nodes, *named)))

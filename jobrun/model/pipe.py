@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.core.template import Template
-from jobrun.errors import Problem, SpecError, Where, did_you_mean
+from jobrun.errors import Problem, SpecError, Where
 from jobrun.model.options import Number
 from jobrun.model.rows import (
     LIBRARIES,
@@ -84,7 +85,7 @@ def _resumed(made: Data, resume: str, where: Where | None) -> Data:
     if made.call is None:
         raise SpecError([Problem("'resume' is for a 'call'", where)])
     if resume not in RESUMES:
-        hint = did_you_mean(resume, RESUMES) or f"there are {', '.join(RESUMES)}"
+        hint = did_you_mean_or_all(resume, RESUMES)
         raise SpecError([Problem(f"a source cannot be resumed by {resume!r}", where, hint)])
     return replace(made, call=replace(made.call, resume=resume))
 
@@ -223,11 +224,11 @@ class Pipe(Task):
         put = [n for step in self.do for n in step.outputs.names]
         for name, way in self.reduce.items():
             if name not in put:
-                hint = did_you_mean(name, put) or f"they return {', '.join(put) or 'nothing'}"
+                hint = did_you_mean_or_all(name, put, "they return") or "they return nothing"
                 text = f"'reduce' names {name!r}, which no 'do' step returns"
                 self._refuse(text, f"reduce:{name}", hint)
             if way not in REDUCTIONS:
-                hint = did_you_mean(way, REDUCTIONS) or f"there are {', '.join(REDUCTIONS)}"
+                hint = did_you_mean_or_all(way, REDUCTIONS)
                 self._refuse(f"{name!r} cannot be reduced by {way!r}", f"reduce:{name}", hint)
 
     def _check_processes(self) -> None:
@@ -252,14 +253,14 @@ class Pipe(Task):
         known = [*self.reader.data.columns, *(n for s in self.map for n in s.outputs.names)]
         found = any(f"{rows}/".startswith(f"{column}/") for column in known)
         if not found and not self.reader.data.is_open:
-            hint = did_you_mean(rows, known) or f"there are {', '.join(known)}"
+            hint = did_you_mean_or_all(rows, known)
             self._refuse(f"'rows' names {rows!r}, which is not a column", "rows", hint)
 
     def _check_library(self) -> None:
         """Check that ``as`` is a library whose arrays the steps can be given."""
         library = self.reader.library
         if library is not None and library not in LIBRARIES:
-            hint = did_you_mean(library, LIBRARIES) or f"there is {', '.join(LIBRARIES)}"
+            hint = did_you_mean_or_all(library, LIBRARIES)
             self._refuse(f"the columns cannot be arrays of {library!r}", "as", hint)
 
     @property

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from jobrun.core.suggestions import did_you_mean, did_you_mean_or_all
 from jobrun.core.template import Template, TemplateError, template
-from jobrun.errors import did_you_mean
 
 __all__ = ["ENDINGS", "FileForm", "Shell", "dtype_fault", "file_fault", "split"]
 
@@ -113,10 +113,8 @@ def file_fault(name: str) -> str | None:
     if path.is_absolute() or ".." in path.parts or name != str(path) or not path.name:
         return f"{name!r} is not in the task's folder: write it without '/' in front and '..'"
     if path.suffix not in ENDINGS:
-        hint = did_you_mean(path.suffix, ENDINGS)
-        return f"{name!r} has no ending that is known: there are {', '.join(ENDINGS)}" + (
-            f"; {hint}" if hint else ""
-        )
+        hint = did_you_mean_or_all(path.suffix, ENDINGS)
+        return f"{name!r} has no ending that is known; {hint}"
     return None
 
 

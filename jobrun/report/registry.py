@@ -19,8 +19,9 @@ from typing import Any
 from jobrun.core.events import Report, RunStarted
 from jobrun.core.invocation import program
 from jobrun.core.late_imports import importing
+from jobrun.core.suggestions import ALL, did_you_mean_or_all
 from jobrun.core.template import render
-from jobrun.errors import BindError, UsageError, did_you_mean
+from jobrun.errors import BindError, UsageError
 from jobrun.model.reporter import Reporter
 from jobrun.report.background import Aside
 
@@ -117,7 +118,7 @@ def _named(reporter: Reporter) -> Make:
     installed = {point.name: point for point in entry_points(group=GROUP)}
     if name not in installed:
         known = sorted({*_OWN, *installed})
-        hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
+        hint = did_you_mean_or_all(name, known, most=ALL)
         raise BindError(f"there is no reporter {name!r}", where=reporter.where, hint=hint)
     try:
         loaded: Make = installed[name].load()

@@ -14,13 +14,8 @@ from jobrun.checkpoint.catalog import CHECKPOINT_NAME, Catalog
 from jobrun.checkpoint.loading import is_checkpoint, none_whole
 from jobrun.core.paths import is_url, resolved
 from jobrun.core.ranking import first_best
-from jobrun.errors import (
-    DamagedError,
-    JobrunError,
-    NotFoundError,
-    UsageError,
-    did_you_mean,
-)
+from jobrun.core.suggestions import did_you_mean, did_you_mean_or_all, listed
+from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
 from jobrun.runs.overview import overview
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
@@ -203,11 +198,10 @@ def _by_prefix(runs_dir: str | os.PathLike[str], argument: str) -> RunDir:
     if len(found) == 1:
         return runs[found[0]]
     if found:
-        raise NotFoundError(
-            f"{argument!r} is ambiguous: {len(found)} runs begin with it", hint=f"{_some(found)}"
-        )
-    known = f"there are {_some(list(runs))}" if runs else f"there is no run in {runs_dir}"
-    raise NotFoundError(f"no run {argument!r}", hint=did_you_mean(argument, list(runs)) or known)
+        text = f"{argument!r} is ambiguous: {len(found)} runs begin with it"
+        raise NotFoundError(text, hint=listed(found, "name one:"))
+    hint = did_you_mean_or_all(argument, list(runs)) or f"there is no run in {runs_dir}"
+    raise NotFoundError(f"no run {argument!r}", hint=hint)
 
 
 def _by_word(runs_dir: str | os.PathLike[str], word: str) -> RunDir:
@@ -235,8 +229,7 @@ def _best(runs: Sequence[RunDir], metric: str, missing: str) -> RunDir:
     if first is None:
         known = sorted({name for view, _ in views for name in view.best})
         what = f"a best value of {metric!r}" if metric else "a metric with a direction"
-        hint = did_you_mean(metric, known) or (f"there are {_some(known)}" if known else "")
-        raise NotFoundError(f"no run has {what}", hint=hint)
+        raise NotFoundError(f"no run has {what}", hint=did_you_mean_or_all(metric, known))
     name = metric or first.best_by or ""
     same = [(v, run) for v, run in views if v.job == first.job and name in v.best]
     same.sort(key=lambda pair: pair[0].created)
@@ -298,10 +291,6 @@ def _refuse_path(runs_dir: str | os.PathLike[str], argument: str) -> None:
     if argument and (runs := list_runs(path)):
         way = f"--runs-dir {argument}, or one of {', '.join(r.name for r in runs[:5])}"
         raise NotFoundError(f"{argument} is not a run but holds runs", hint=way)
-
-
-def _some(names: Sequence[str], most: int = 8) -> str:
-    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def names_apart(runs: Sequence[RunDir]) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobrun.core.json_forms import Form, list_of, misfit, named, text
+from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.errors import JobrunError, UsageError
 from jobrun.storage.bounded_json import parse_json
 from jobrun.storage.regular_file import read_run_file
@@ -70,10 +71,7 @@ def with_tags(labels: Labels, tags: Iterable[str], *, remove: bool = False) -> L
             raise UsageError(f"{tag!r} cannot be a tag", hint=hint)
     if remove:
         if missing := [tag for tag in tags if tag not in labels.tags]:
-            raise UsageError(f"the run has no tag {missing[0]!r}", hint=_known(labels))
+            hint = did_you_mean_or_all(missing[0], labels.tags, "it has") or "it has none"
+            raise UsageError(f"the run has no tag {missing[0]!r}", hint=hint)
         return replace(labels, tags=tuple(t for t in labels.tags if t not in tags))
     return replace(labels, tags=(*labels.tags, *(t for t in tags if t not in labels.tags)))
-
-
-def _known(labels: Labels) -> str:
-    return f"it has {', '.join(labels.tags)}" if labels.tags else "it has none"

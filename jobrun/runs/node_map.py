@@ -13,7 +13,8 @@ from typing import Any
 
 from jobrun.checkpoint.record import Record
 from jobrun.core.position import PipeState, Position
-from jobrun.errors import DamagedError, UsageError, did_you_mean
+from jobrun.core.suggestions import did_you_mean_or_all
+from jobrun.errors import DamagedError, UsageError
 
 __all__ = ["NodeMap", "NodeMaps", "copied_nodes", "parse_maps", "resized"]
 
@@ -210,7 +211,7 @@ class NodeMaps:
 
 def _known(name: str, known: Sequence[str], message: str) -> None:
     if name not in known:
-        hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
+        hint = did_you_mean_or_all(name, known)
         raise UsageError(f"--map-node: {message}", hint=hint)
 
 

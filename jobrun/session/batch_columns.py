@@ -16,8 +16,9 @@ from typing import Any, Final
 import numpy as np
 
 from jobrun.core.blob_paths import levels
+from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.data.source import Columns
-from jobrun.errors import TaskError, ValueRefusedError, did_you_mean_or_all
+from jobrun.errors import TaskError, ValueRefusedError
 from jobrun.values.adapted import put_together
 from jobrun.values.adapters.base import Note
 from jobrun.values.boxes import Box, Tree, Value, leaves

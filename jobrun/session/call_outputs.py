@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from jobrun.core.blob_paths import Key
-from jobrun.errors import TaskError, did_you_mean_or_all, with_article
+from jobrun.core.suggestions import did_you_mean_or_all
+from jobrun.errors import TaskError, with_article
 from jobrun.model.task import Outputs
 from jobrun.usercode.returning import FORGOTTEN
 from jobrun.values.adoption import adopt, adopt_items, simple

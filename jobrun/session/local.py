@@ -20,7 +20,8 @@ from jobrun.checkpoint.reading import read_part
 from jobrun.core.blob_paths import PathSet, outermost
 from jobrun.core.events import Warned
 from jobrun.core.position import Position
-from jobrun.errors import TaskError, Where, did_you_mean, with_article
+from jobrun.core.suggestions import did_you_mean
+from jobrun.errors import TaskError, Where, with_article
 from jobrun.model.job import GENERATORS, Job
 from jobrun.model.options import Load
 from jobrun.model.shell import Shell

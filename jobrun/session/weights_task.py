@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.core.events import Warned
+from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.core.template import render
 from jobrun.data.weights import read_weights
-from jobrun.errors import DataError, JobrunError, TaskError, did_you_mean
+from jobrun.errors import DataError, JobrunError, TaskError
 from jobrun.model.options import Load
 from jobrun.session.base import Places
 from jobrun.session.current import current
@@ -64,11 +65,8 @@ class WeightsTask:
         """Return the value of one name or pattern."""
         own = {rest: found[n] for n in found if (rest := _rest(pattern, n)) is not None}
         if not own:
-            some = ", ".join(known[:6]) + (", …" if len(known) > 6 else "")
-            raise DataError(
-                f"no key of the file is {pattern!r}",
-                hint=did_you_mean(pattern, known) or f"there are {some or 'none'}",
-            )
+            hint = did_you_mean_or_all(pattern, known) or "it has no keys"
+            raise DataError(f"no key of the file is {pattern!r}", hint=hint)
         if pattern not in self._live:
             return nested(own) if "*" in pattern else np.array(own[pattern])
         made, unused = self._live[pattern](own, self._load.strict)

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from jobrun.errors import JobrunError, LockedError, UsageError, did_you_mean
+from jobrun.core.suggestions import did_you_mean, did_you_mean_or_all
+from jobrun.errors import JobrunError, LockedError, UsageError
 from jobrun.jobspec.matrix import same
 from jobrun.jobspec.parsing import MAX_BYTES
 from jobrun.jobspec.resolve import dump_resolved
@@ -75,7 +76,7 @@ def _with_values(members: Sequence[Member], text: str, option: str) -> list[int]
             raise UsageError(f"{option}: expected a member of the sweep", hint=hint)
         if name not in members[0].values:
             names = list(members[0].values)
-            hint = did_you_mean(name, names) or f"it ranges over {', '.join(names)}"
+            hint = did_you_mean_or_all(name, names, "it ranges over")
             raise UsageError(f"{option}: {name!r} is not in the matrix", hint=hint)
         wanted[name] = value.strip()
     return [n for n, member in enumerate(members) if _has(member.values, wanted)]

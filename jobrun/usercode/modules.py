@@ -18,7 +18,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from jobrun.core.paths import shown
-from jobrun.errors import BindError, Where, did_you_mean
+from jobrun.core.suggestions import did_you_mean, listed
+from jobrun.errors import BindError, Where
 from jobrun.usercode.imported import recorded
 from jobrun.usercode.traces import user_trace
 
@@ -161,11 +162,8 @@ def _nearest_module(name: str, folder: str | None) -> str:
     above = next((p for p in Path(folder).parents if _holds(p, name.partition(".")[0])), None)
     if above is not None:
         return f"it is in {above}: add {_code(above)}"
-    near = did_you_mean(name, here)
-    if near:
-        return near
-    listed = f"in {shown(folder)}: {', '.join(h + '.py' for h in here[:8])}" if here else ""
-    return listed or f"there is no .py file in {folder}"
+    files = listed([f"{module}.py" for module in here], f"in {shown(folder)}:")
+    return did_you_mean(name, here) or files or f"there is no .py file in {folder}"
 
 
 def _holds(folder: Path, module: str) -> bool:
@@ -210,15 +208,11 @@ def attribute_of(module: ModuleType, path: str, where: Where | None) -> Any:
             value = getattr(value, part)
         except AttributeError:
             known = [n for n in dir(value) if not n.startswith("__")]
-            hint = did_you_mean(part, known) or _listed(value, known)
+            own = [n for n in known if callable(getattr(value, n, None)) and not n.startswith("_")]
+            hint = did_you_mean(part, known) or listed(own, "it has")
             raise BindError(f"{at!r} has no {part!r}", where=where, hint=hint) from None
         except Exception as error:  # a module's or class's own __getattr__
             text = f"{at!r} raised an error for {part!r}: {type(error).__name__}: {error}"
             raise BindError(text, where=where, trace=user_trace(error)) from error
         at = f"{at}.{part}"
     return value
-
-
-def _listed(value: Any, known: list[str]) -> str:
-    own = [n for n in known if callable(getattr(value, n, None)) and not n.startswith("_")]
-    return f"it has {', '.join(own[:8])}{', …' if len(own) > 8 else ''}" if own else ""

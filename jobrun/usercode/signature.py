@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
-from jobrun.errors import Problem, did_you_mean
+from jobrun.core.suggestions import did_you_mean
+from jobrun.errors import Problem
 from jobrun.model.job import Task
 from jobrun.usercode.python_function import declaring_function
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jobrun.core.late_imports import importing
-from jobrun.errors import ValueRefusedError, did_you_mean
+from jobrun.core.suggestions import did_you_mean
+from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.base import Plain, ValueAdapter
 from jobrun.values.adapters.registry import value_adapter
 

@@ -14,7 +14,8 @@ from itertools import takewhile
 from typing import Any
 
 from jobrun.core.blob_paths import trees_of
-from jobrun.errors import TaskError, did_you_mean
+from jobrun.core.suggestions import did_you_mean
+from jobrun.errors import TaskError
 from jobrun.values.borrowing import borrow
 from jobrun.values.boxes import Tree, Value, leaves
 from jobrun.values.holders import held_alone

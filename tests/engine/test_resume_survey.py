@@ -58,7 +58,7 @@ def test_what_an_epoch_has_replaced_is_not_missing(
 def test_what_is_not(tmp_path: Path, out: str) -> None:
     with pytest.raises(RunRefusedError, match=f"'init' now writes '{out}'") as caught:
         refuse(tmp_path, {"main": {"n": 1, "tree": {"w": 1.0}}}, {"main": ["n", out]})
-    assert caught.value.hint == "'init' is not run again, and there are 'n', 'tree'"
+    assert caught.value.hint == "'init' is not run again, and there are n, tree"
 
 
 def test_of_nodes(tmp_path: Path) -> None:

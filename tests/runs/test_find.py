@@ -179,7 +179,7 @@ def test_a_missing_run_has_near_names(runs: Path) -> None:
     assert caught.value.hint == "did you mean 'digits'?"
     with pytest.raises(NotFoundError) as caught:
         find_run("runs", "zzz")
-    assert caught.value.hint == "there are digits"
+    assert caught.value.hint == "there is digits"
 
 
 def test_a_checkpoint_or_a_directory_of_runs_is_no_run(runs: Path) -> None:
@@ -294,7 +294,7 @@ def test_the_beginning_of_a_name_is_enough_where_it_is_the_only_one(runs: Path) 
     assert find_run("runs", "digits").name == "digits"
     with pytest.raises(NotFoundError, match="'dig' is ambiguous: 2 runs") as caught:
         find_run("runs", "dig")
-    assert caught.value.hint == "digits, digits-2"
+    assert caught.value.hint == "name one: digits, digits-2"
     with pytest.raises(NotFoundError, match="no run ''"):
         find_run("runs", "")
 
@@ -335,7 +335,7 @@ def test_the_best_goes_by_the_metric_of_the_checkpoints(runs: Path) -> None:
     ("word", "message", "hint"),
     [
         ("@best:lss", "no run has a best value of 'lss'", "did you mean 'loss'?"),
-        ("@best:size", "no run has a best value of 'size'", "there are loss"),
+        ("@best:size", "no run has a best value of 'size'", "there is loss"),
         ("@bst", "no run '@bst'", "there are @latest, @best and @best:METRIC"),
         ("@latest:loss", "no run '@latest:loss'", "there are @latest"),
     ],
@@ -358,7 +358,7 @@ def test_runs_of_sweeps_by_prefix_and_word(runs: Path) -> None:
     assert find_run("runs", "@latest").name == "b/x=2"
     with pytest.raises(NotFoundError, match="'b/x' is ambiguous: 2 runs") as caught:
         find_run("runs", "b/x")
-    assert caught.value.hint == "b/x=1, b/x=2"
+    assert caught.value.hint == "name one: b/x=1, b/x=2"
     assert series("runs", "x=1") == []
 
 

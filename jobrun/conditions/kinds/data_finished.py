@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from jobrun.conditions.base import Condition, EpochSummary, State
-from jobrun.conditions.entry import ConditionEntry, listed, shown
-from jobrun.errors import did_you_mean
+from jobrun.conditions.entry import ConditionEntry, shown
+from jobrun.core.suggestions import did_you_mean_or_all
 
 __all__ = ["DataFinished"]
 
@@ -32,7 +32,7 @@ class DataFinished(Condition):
         elif pipes is None:
             pass
         elif name not in pipes:
-            hint = did_you_mean(name, list(pipes)) or listed("there are", list(pipes))
+            hint = did_you_mean_or_all(name, list(pipes))
             entry.refuse(f"'epoch' has no pipe {name!r}", hint or "'epoch' has no pipe at all")
         elif pipes[name] is None:
             text = f"this can never be true: pipe {name!r} repeats its data without end"

@@ -11,7 +11,7 @@ from jobrun.conditions.entry import ConditionEntry, shown
 from jobrun.conditions.kinds.of_blob import OfBlob
 from jobrun.conditions.kinds.value_schema import EPOCHS, or_var
 from jobrun.core.ranking import better
-from jobrun.errors import did_you_mean
+from jobrun.core.suggestions import did_you_mean_or_all
 
 __all__ = ["Patience"]
 
@@ -96,8 +96,7 @@ class Patience(OfBlob):
         options = value if isinstance(value, Mapping) else {"epochs": value}
         for key in options:
             if key not in _KEYS:
-                near = did_you_mean(str(key), list(_KEYS))
-                hint = near or f"there are {', '.join(_KEYS)}"
+                hint = did_you_mean_or_all(str(key), list(_KEYS))
                 entry.refuse(f"unknown key {str(key)!r}", hint, name, str(key), key=True)
         if set(options) - set(_KEYS):
             return None

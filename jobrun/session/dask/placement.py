@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
 
-from jobrun.errors import UsageError, did_you_mean_or_all
+from jobrun.core.suggestions import did_you_mean_or_all
+from jobrun.errors import UsageError
 from jobrun.model.job import match_nodes
 
 __all__ = [
