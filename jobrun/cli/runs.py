@@ -13,7 +13,7 @@ import click
 
 from jobrun.cli.options import common, completes, option, runs_dir, screen_width, settings
 from jobrun.cli.run_columns import NOT_SHOWN, NOTE_WIDTH, RunColumn, known_columns
-from jobrun.core.paths import typed
+from jobrun.cli.run_object import run_object
 from jobrun.core.plain_text import plain
 
 if TYPE_CHECKING:
@@ -242,30 +242,10 @@ def _spare(shown: Sequence[RunColumn]) -> list[int]:
 
 
 def _object(view: Overview) -> dict[str, Any]:
-    from jobrun.report.formatting import json_values
-
     return {
-        "name": view.name,
-        "path": typed(view.path),
-        "state": view.state,
-        "reason": view.reason,
-        "tags": list(view.labels.tags),
-        "note": view.labels.note,
-        "job": view.job,
-        "spec": view.spec,
-        "epochs": view.epoch,
-        "limit": view.limit or None,
-        "metrics": json_values(view.metrics),
-        "best": {
-            name: {"value": json_values(value), "epoch": epoch, "direction": view.directions[name]}
-            for name, (value, epoch) in view.best.items()
-        },
-        "vars": json_values(view.vars),
+        **run_object(view),
         "checkpoints": view.checkpoints,
         "newest_checkpoint": view.head,
         "bytes": view.bytes,
         "attempts": view.attempts,
-        "created": view.created,
-        "updated": view.updated,
-        "seconds": view.elapsed,
     }

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from jobrun.cli.options import common, completes, runs_dir, screen_width, settings
-from jobrun.core.paths import typed
+from jobrun.cli.run_object import run_object
 
 if TYPE_CHECKING:
-    from jobrun.report.attempts import Attempts, PastAttempt, TaskTime
+    from jobrun.report.attempts import Attempts, PastAttempt
     from jobrun.tools.run_summary import RunSummary
 
 __all__ = ["command"]
@@ -57,10 +56,10 @@ def _text(shown: RunSummary) -> str:
     facts = ((label, plain(text)) for label, text in about(shown))
     lines = [*broken(headline(shown), width, "  "), *labelled(facts, 11, width=width)]
     if shown.past.attempts:
-        lines += ["", _attempts(shown.past.attempts, going=shown.run.held())]
+        lines += ["", _attempts(shown)]
     if shown.past.tasks:
         lines += ["", _tasks(shown.past)]
-    if warnings := [*shown.past.warnings, *_damage(shown)]:
+    if warnings := shown.warnings:
         lines += [
             "",
             *(line for w in warnings for line in broken(f"warning: {plain(w)}", width, "  ")),
@@ -68,53 +67,25 @@ def _text(shown: RunSummary) -> str:
     return "\n".join([*lines, *(["", plain(shown.next)] if shown.next else [])])
 
 
-def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> str:
-    """Return a table of attempts; ``going``: the last one has not ended."""
+def _attempts(shown: RunSummary) -> str:
     from jobrun.cli.table import table
-    from jobrun.core.text import duration
-    from jobrun.tools.run_summary import ending, slurm_job_text
+    from jobrun.tools.run_tables import attempt_columns
 
-    in_slurm = any(a.slurm_job for a in attempts)
-    header = ["attempt", "started (UTC)", "time", *["Slurm job"] * in_slurm]
-    header += ["from", "epochs", "ended"]
-    rows = [
-        [
-            f"{a.number}{f' (only {a.only})' if a.only else ''}",
-            a.started[:19].replace("T", " "),
-            duration(a.seconds),
-            *[slurm_job_text(a) or "-"] * in_slurm,
-            "init" if a.checkpoint is None else f"checkpoint_{a.checkpoint}",
-            f"{a.epoch + 1}..{a.last}" if a.last > a.epoch else "-",
-            "running" if going and a is attempts[-1] else ending(a),
-        ]
-        for a in attempts
-    ]
-    return table(header, rows, "llr", width=screen_width(), flows=True)
+    columns = attempt_columns(shown.past.attempts, going=shown.run.held())
+    del columns["session"]
+    rows = list(zip(*columns.values(), strict=True))
+    return table(list(columns), rows, "llr", width=screen_width(), flows=True)
 
 
 def _tasks(past: Attempts) -> str:
     from jobrun.cli.table import fitted
-    from jobrun.core.text import duration
     from jobrun.report.formatting import plain
+    from jobrun.tools.run_tables import task_columns
 
-    header = ("slowest tasks", "group", "total", "share", "times", "mean", "longest")
-    rows = [
-        (
-            plain(t.task),
-            t.group,
-            duration(t.seconds),
-            f"{t.seconds / past.seconds:.0%}" if past.seconds > 0 else "",
-            str(t.times),
-            duration(t.seconds / t.times),
-            duration(t.longest),
-        )
-        for t in past.tasks[:_SHOWN]
-    ]
+    columns = task_columns(past, _SHOWN)
+    header = ["slowest tasks", *list(columns)[1:]]
+    rows = [[plain(cell) for cell in row] for row in zip(*columns.values(), strict=True)]
     return fitted(header, rows, "llrrrrr", width=screen_width(), shortens=True, spare=(5, 1)).text
-
-
-def _damage(shown: RunSummary) -> list[str]:
-    return [f"{found.name} is no longer whole: {found.reason}" for found in shown.damaged]
 
 
 # JSON.
@@ -122,32 +93,13 @@ def _damage(shown: RunSummary) -> list[str]:
 
 def _object(shown: RunSummary) -> dict[str, Any]:
     from jobrun.checkpoint.contents import small_disk_use
-    from jobrun.report.formatting import json_values
 
-    view, past, best = shown.view, shown.past, shown.best
+    past, best = shown.past, shown.best
     return {
-        "name": view.name,
-        "path": typed(shown.run.path),
-        "state": view.state,
-        "reason": view.reason,
-        "tags": list(view.labels.tags),
-        "note": view.labels.note,
-        "job": view.job,
-        "spec": view.spec,
+        **run_object(shown.view),
         "folder": shown.folder,
         "seed": shown.facts.get("seed"),
-        "vars": json_values(shown.facts.get("vars", {})),
         "nodes": list(shown.facts.get("nodes") or []),
-        "created": view.created,
-        "updated": view.updated,
-        "seconds": view.elapsed,
-        "epochs": view.epoch,
-        "limit": view.limit or None,
-        "metrics": json_values(view.metrics),
-        "best": {
-            name: {"value": json_values(value), "epoch": epoch, "direction": view.directions[name]}
-            for name, (value, epoch) in view.best.items()
-        },
         "checkpoints": [
             {"id": r.id, "epoch": r.epoch, "place": r.place, "time": r.time, "bytes": r.bytes}
             for r in shown.records
@@ -159,7 +111,7 @@ def _object(shown: RunSummary) -> dict[str, Any]:
         "uploaded": list(past.uploaded),
         "checkpoint_seconds": past.checkpoint_seconds,
         "attempts": [_attempt(a) for a in past.attempts],
-        "tasks": [_task(t) for t in past.tasks],
+        "tasks": [asdict(t) for t in past.tasks],
         "code": dict(shown.code),
         "versions": dict(shown.versions),
         "warnings": past.warnings,
@@ -170,7 +122,3 @@ def _object(shown: RunSummary) -> dict[str, Any]:
 def _attempt(attempt: PastAttempt) -> dict[str, Any]:
     texts = {name: getattr(attempt, name) or None for name in ("outcome", "only", "slurm_job")}
     return {**asdict(attempt), **texts}
-
-
-def _task(time: TaskTime) -> dict[str, Any]:
-    return asdict(time)

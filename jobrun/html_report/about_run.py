@@ -12,26 +12,20 @@ from jobrun.checkpoint.contents import contents, disk_use, disk_use_text, freed_
 from jobrun.checkpoint.dtypes import dtype_text
 from jobrun.checkpoint.manifest import Entry
 from jobrun.checkpoint.record import Record
-from jobrun.core.text import duration, size
+from jobrun.core.text import size
 from jobrun.drawing.run_states import RunStates
 from jobrun.drawing.svg import svg
 from jobrun.errors import JobrunError
 from jobrun.html_report.spec_text import spec_of, with_origins
 from jobrun.html_report.timeline import Timeline
 from jobrun.jobspec.build import job_of
-from jobrun.report.attempts import PastAttempt
+from jobrun.report.attempts import Attempts
 from jobrun.report.formatting import metric_texts, plural
 from jobrun.report.log_reader import last_lines
 from jobrun.runs.rundir import RunDir
 from jobrun.tools.run_picture import states_picture
-from jobrun.tools.run_summary import (
-    RunSummary,
-    about,
-    ending,
-    headline,
-    run_summary,
-    slurm_job_text,
-)
+from jobrun.tools.run_summary import RunSummary, about, headline, run_summary
+from jobrun.tools.run_tables import attempt_columns, task_columns
 
 __all__ = ["AboutRun", "TextTable", "about_run"]
 
@@ -81,21 +75,20 @@ def about_run(name: str, run: RunDir, log_lines: int) -> AboutRun:
     summary = run_summary(run, [states, timeline])
     graph, no_graph = _graph(run, states)
     log, log_note = _log(run.path / "log.txt", log_lines)
-    damage = (f"{i.name} is no longer whole: {i.reason}" for i in summary.damaged)
     return AboutRun(
         name=name,
         summary=summary,
         timeline=timeline.of(summary),
         headline=headline(summary),
         facts=[(label, text) for label, text in about(summary) if text],
-        attempts=_attempts(summary.past.attempts, going=run.held()),
-        tasks=_tasks(summary),
+        attempts=_table(attempt_columns(summary.past.attempts, going=run.held())),
+        tasks=_tasks(summary.past),
         checkpoints=_checkpoints(run, summary),
         blobs=_blobs(run, summary.records),
         graph=graph,
         no_graph=no_graph,
         spec=with_origins(run),
-        warnings=[*summary.past.warnings, *damage],
+        warnings=summary.warnings,
         log=log,
         log_note=log_note,
     )
@@ -113,40 +106,13 @@ def _graph(run: RunDir, states: RunStates) -> tuple[str, str]:
     return "data:image/svg+xml;base64," + base64.b64encode(image).decode("ascii"), ""
 
 
-def _attempts(attempts: Sequence[PastAttempt], *, going: bool) -> TextTable:
-    header = ("attempt", "started (UTC)", "time", "from", "epochs", "session", "ended")
-    rows = [
-        (
-            f"{a.number}{f' (only {a.only})' if a.only else ''}",
-            a.started[:19].replace("T", " "),
-            duration(a.seconds),
-            "init" if a.checkpoint is None else f"checkpoint_{a.checkpoint}",
-            f"{a.epoch + 1}..{a.last}" if a.last > a.epoch else "-",
-            f"{a.session}, Slurm job {text}" if (text := slurm_job_text(a)) else a.session,
-            "running" if going and a is attempts[-1] else ending(a),
-        )
-        for a in attempts
-    ]
-    return TextTable(header, rows)
+def _tasks(past: Attempts) -> TextTable:
+    note = "Of each group only the slowest tasks are recorded." if past.tasks else ""
+    return _table(task_columns(past, _TASKS), note)
 
 
-def _tasks(summary: RunSummary) -> TextTable:
-    past = summary.past
-    header = ("task", "group", "total", "share", "times", "mean", "longest")
-    rows = [
-        (
-            t.task,
-            t.group,
-            duration(t.seconds),
-            f"{t.seconds / past.seconds:.0%}" if past.seconds > 0 else "",
-            str(t.times),
-            duration(t.seconds / t.times),
-            duration(t.longest),
-        )
-        for t in past.tasks[:_TASKS]
-    ]
-    note = "Of each group only the slowest tasks are recorded." if rows else ""
-    return TextTable(header, rows, note)
+def _table(columns: Mapping[str, Sequence[str]], note: str = "") -> TextTable:
+    return TextTable(list(columns), list(zip(*columns.values(), strict=True)), note)
 
 
 def _checkpoints(run: RunDir, summary: RunSummary) -> TextTable:

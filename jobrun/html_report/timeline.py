@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from jobrun.report.attempts import PastAttempt
-from jobrun.tools.run_summary import RunSummary, ending
+from jobrun.tools.run_summary import RunSummary
+from jobrun.tools.run_tables import how_it_ended
 
 __all__ = ["MOST", "Timeline"]
 
@@ -55,7 +56,7 @@ class Timeline:
         own, marks = [], [*self._marks]
         for attempt in attempts:
             running = going and attempt is attempts[-1]
-            text = f"attempt {attempt.number}: {'running' if running else ending(attempt)}"
+            text = f"attempt {attempt.number}: {'running' if running else how_it_ended(attempt)}"
             own.append([_at(attempt.started), attempt.seconds, text])
             if not attempt.outcome and not running:
                 marks.append(["attempts", _at(attempt.ended), f"{text}, no end was recorded"])

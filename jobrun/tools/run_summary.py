@@ -25,7 +25,7 @@ from jobrun.runs.overview import Overview, overview
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.series import numbered
 
-__all__ = ["RunSummary", "about", "ending", "headline", "run_summary", "slurm_job_text"]
+__all__ = ["RunSummary", "about", "headline", "run_summary"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,12 @@ class RunSummary:
     def versions(self) -> Mapping[str, str]:
         """The versions of libraries in the newest checkpoint."""
         return self.records[-1].versions if self.records else self.view.versions
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings of all attempts, and which checkpoints are damaged."""
+        damage = (f"{found.name} is no longer whole: {found.reason}" for found in self.damaged)
+        return [*self.past.warnings, *damage]
 
     @property
     def next(self) -> str:
@@ -192,19 +198,3 @@ def _uploaded(places: Sequence[str]) -> str:
     if not places:
         return ""
     return shown(places[-1]) + (f", and {len(places) - 1} earlier" if len(places) > 1 else "")
-
-
-def ending(attempt: PastAttempt) -> str:
-    """Return how an attempt ended, and why."""
-    if not attempt.outcome:
-        return "killed or crashed"
-    reason = f": {plain(attempt.reason)}" if attempt.reason else ""
-    return f"{OUTCOMES.get(attempt.outcome, attempt.outcome)}{reason}"
-
-
-def slurm_job_text(attempt: PastAttempt) -> str:
-    """Return the Slurm job of an attempt, ``17_3, requeued twice``; empty outside of Slurm."""
-    if not attempt.requeued:
-        return attempt.slurm_job
-    times = {1: "once", 2: "twice"}.get(attempt.requeued, f"{attempt.requeued} times")
-    return f"{attempt.slurm_job}, requeued {times}"
