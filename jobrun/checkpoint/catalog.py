@@ -148,9 +148,10 @@ class Catalog:
         place = self.place(id)
         record = self.record(id)
         check_root(self._fs, place, record)
-        manifests = read_manifests(self._fs, place, record)
-        files = [(f"{place}/{name}", file) for m in manifests for name, file, _ in m.files()]
-        check_sizes(self._fs, files)
+        sizes: dict[str, int] = {}
+        for manifest in read_manifests(self._fs, place, record):
+            sizes |= manifest.sizes(place)
+        check_sizes(self._fs, sizes)
         return record
 
     def is_whole(self, id: int) -> bool:

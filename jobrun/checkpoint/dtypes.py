@@ -72,6 +72,8 @@ def dtype_of(description: Any) -> DType:
     Raises DamagedError if there is no such dtype; a name of ml_dtypes needs that package.
     """
     try:
+        if type(description) is str:  # without a further call: once for each of many values
+            return _named(description)
         return _dtype_of(description, MAX_LEVELS)
     except (TypeError, ValueError, AttributeError, IndexError, OverflowError, SyntaxError) as error:
         raise DamagedError(f"{str(description)[:_SHOWN]} describes no dtype") from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NoReturn, TypeVar
 
@@ -171,18 +171,17 @@ def check_written(fs: Fs, directory: str, node: str, digest: str) -> None:
     found = f"{crc32c.crc32c(data):08x}"
     if found != digest:
         raise DamagedError(f"its checksum is {found}, but {digest} was written", where=path)
-    files = decode_manifest(data, path).files()
-    check_sizes(fs, [(f"{directory}/{name}", file) for name, file, _ in files])
+    check_sizes(fs, decode_manifest(data, path).sizes(directory))
 
 
-def check_sizes(fs: Fs, files: Sequence[tuple[str, File]]) -> None:
-    """Raise DamagedError unless all files, given with their paths, exist at their full lengths."""
+def check_sizes(fs: Fs, sizes: Mapping[str, int]) -> None:
+    """Raise DamagedError unless files exist at their full lengths, which are given by path."""
 
     def call() -> None:
         try:
-            for (path, file), size in zip(files, fs.sizes(path for path, _ in files), strict=True):
-                if size != file.size:
-                    _same_size(path, file, size)
+            for path, size in zip(sizes, fs.sizes(sizes), strict=True):
+                if size != sizes[path]:
+                    _same_size(path, sizes[path], size)
         except FsError as error:
             _raise_for(error)
 
@@ -198,7 +197,7 @@ def read_meta(fs: Fs, path: str, file: File) -> bytes:
 
     def call() -> bytes:
         data = _read(fs, path, file.size if fs.far else MAX_BYTES)
-        _same_size(path, file, len(data))
+        _same_size(path, file.size, len(data))
         _same_crc(path, file, crc32c.crc32c(data))
         return data
 
@@ -233,7 +232,7 @@ def _prove_blocks(fs: Fs, path: str, file: File, buffers: Sequence[memoryview], 
     try:
         fd, length = fs.open(path, file.size)
         try:
-            _same_size(path, file, length)
+            _same_size(path, file.size, length)
             os.lseek(fd, first * BLOCK, os.SEEK_SET)
             size = fs.read_into(fd, path, buffers)
         finally:
@@ -301,7 +300,7 @@ def _prove(
     try:
         fd, length = fs.open(path, file.size)
         try:
-            _same_size(path, file, length)
+            _same_size(path, file.size, length)
             for block in blocks:
                 size += fs.read_into(fd, path, [block, tail] if block is blocks[-1] else [block])
                 if sums is None:
@@ -312,14 +311,14 @@ def _prove(
             close_after_reading(fd)
     except FsError as error:
         _raise_for(error)
-    _same_size(path, file, size)
+    _same_size(path, file.size, size)
     _same_crc(path, file, crc if sums is None else sums.whole())
     _same_crc(path, file, int.from_bytes(tail, "little"))
 
 
-def _same_size(path: str, file: File, size: int) -> None:
-    if size != file.size:
-        raise DamagedError(f"it is {size} bytes long, but {file.size} were written", where=path)
+def _same_size(path: str, written: int, size: int) -> None:
+    if size != written:
+        raise DamagedError(f"it is {size} bytes long, but {written} were written", where=path)
 
 
 def _same_crc(path: str, file: File, crc: int) -> None:

@@ -17,6 +17,7 @@ from jobrun.core.gc_tuning import paused
 from jobrun.core.patterns import Blob, full_name, is_pattern, select
 from jobrun.errors import NotFoundError
 from jobrun.storage.fs import DEFAULT, Fs
+from jobrun.values.boxes import leaves
 from jobrun.values.views import view_plain
 
 __all__ = ["blobs_and_keys", "blobs_of", "load_blobs", "load_from", "place_of"]
@@ -60,15 +61,15 @@ def load_from(
 ) -> dict[str, Any]:
     """Return what ``load_blobs`` does, from a checkpoint whose record is known."""
     path = os.fspath(checkpoint)
-    if names is not None and not any(map(is_pattern, names)):
+    if names is None:
+        return _load_all(path, record, fs)
+    if not any(map(is_pattern, names)):
         with suppress(NotFoundError):  # reported below, with the nearest names
             return _load_named(path, record, names, fs)
     blobs = blobs_of(path, record, fs)
     chosen: dict[Blob, None] = {}
-    for name in [] if names is None else names:
+    for name in names:
         chosen.update((blob, None) for blob in select(name, blobs, where=path))
-    if names is None:
-        chosen = {blob: None for blob in blobs if blob.is_leaf}
     loaded: dict[tuple[str, str], Any] = {}
     for node in record.nodes:
         if below := [blob.path for blob in chosen if blob.node == node]:
@@ -105,6 +106,17 @@ def _entries(
             if entry.path:
                 name = full_name(node, entry.path, several)
                 yield Blob(name, node, entry.path, not entry.is_tree), entry
+
+
+def _load_all(path: str, record: Record, fs: Fs) -> dict[str, Any]:
+    """Return all leaves, in the order of the checkpoint."""
+    several = len(record.nodes) > 1
+    return {
+        full_name(node, leaf, several): view_plain(box)
+        for node in record.nodes
+        for name, value in read_part(path, node, fs=fs, record=record).items()
+        for leaf, box in leaves(value, name)
+    }
 
 
 def _load_named(path: str, record: Record, names: Sequence[str], fs: Fs) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from jobrun.checkpoint.manifest import META, Entry, File
 from jobrun.checkpoint.record import Record
 from jobrun.checkpoint.zarr_metadata import Layout, filled_box
 from jobrun.core.blob_paths import trees_of
+from jobrun.core.gc_tuning import paused
 from jobrun.core.suggestions import did_you_mean
 from jobrun.core.tree_keys import Key, decode_key
 from jobrun.errors import DamagedError, NotFoundError
@@ -47,6 +48,9 @@ Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 _SHOWN = 80
+_MANY = 1000
+"""Entries from which on garbage collection is paused while their values are made."""
+
 _SIZES_FIRST = 64 << 20
 """Bytes of a leaf from which on its files are checked before memory is allocated for them."""
 
@@ -75,14 +79,22 @@ def read_part(
     entries = read_manifest(fs, root, record, node, names).entries
     wanted = {"": entries} if names is None else _select(entries, names, node)
     needed = {e.path: e for selected in wanted.values() for e in selected}
+    with paused(len(needed) > _MANY):
+        return _read_wanted(fs, f"{root}/{node}", wanted, needed)
+
+
+def _read_wanted(
+    fs: Fs, base: str, wanted: Mapping[str, Sequence[Entry]], needed: Mapping[str, Entry]
+) -> dict[str, Value]:
+    """Return the blobs of names from their entries; ``needed`` are these by path."""
     tied = {
         path: entry.same_as
         for path, entry in needed.items()
         if entry.same_as in needed and not entry.is_tree
     }
-    boxes = read_leaves(fs, f"{root}/{node}", [e for p, e in needed.items() if p not in tied])
+    boxes = read_leaves(fs, base, [e for p, e in needed.items() if p not in tied])
     for path, first in tied.items():
-        boxes[path] = _tied(f"{root}/{node}/{path}", needed[path], boxes.get(str(first)))
+        boxes[path] = _tied(f"{base}/{path}", needed[path], boxes.get(str(first)))
     blobs: dict[str, Value] = {}
     for name, selected in wanted.items():
         ties = {entry.path: entry.same_as for entry in selected if entry.is_tree and entry.same_as}
@@ -300,7 +312,7 @@ def _open_leaf(fs: Fs, base: str, entry: Entry) -> _Reading | None:
     chunks = list(layout.grid)
     lengths = layout.codec is None and [f.length for f in files] != [c.payload for c in chunks]
     if sum(f.length for f in files) >= _SIZES_FIRST:
-        check_sizes(fs, [(f"{folder}/{file.name}", file) for file in files])
+        check_sizes(fs, {f"{folder}/{file.name}": file.size for file in files})
     if lengths or [f.name for f in files] != [c.key for c in chunks]:
         raise DamagedError("the manifest does not list the chunks of its grid", where=folder)
     return _Reading(entry, folder, layout, chunks)

@@ -169,7 +169,7 @@ class Survey:
                 continue
             inode = _inode(place)
             try:
-                check_sizes(self._fs, [(place, file)])
+                check_sizes(self._fs, {place: file.size})
             except _OF_A_FILE as error:
                 faults.append(self._fault(path, error, blob, inode))
             else:

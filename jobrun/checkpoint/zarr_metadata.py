@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import isfinite
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ _LONG_TEXT = 1 << 20
 """Characters above which a string has chunks: metadata are read as a whole, up to a limit."""
 _SHORT_TEXT = 200
 """Characters of a string up to which it stands in the manifest too, which is read as a whole."""
+_DOUBLE = np.dtype("<f8")
 _POINT = Grid.of((), 0)
 """The grid of values without chunks."""
 
@@ -320,9 +322,11 @@ class Layout:
         if self.grid.shape:
             return self.restored(np.ndarray(self.shape, self.memory))
         array = from_fill(fill, self.memory)
-        again = to_fill(array)
-        if again != fill or type(again) is not type(fill):
-            raise self._no_value(fill)
+        exact = type(fill) is float and isfinite(fill) and self.memory == _DOUBLE
+        if not exact:
+            again = to_fill(array)
+            if again != fill or type(again) is not type(fill):
+                raise self._no_value(fill)
         return self.restored(array)
 
     def _no_value(self, fill: Any) -> DamagedError:

@@ -52,8 +52,9 @@ def kind_of(mode: int) -> str:
 
 def regular_size(status: os.stat_result) -> int:
     """Return the length of a regular file; raise OSError, saying what it is, for anything else."""
-    if kind := kind_of(status.st_mode):
-        raise OSError(errno.EINVAL, f"is {kind}, not a file")
+    mode = status.st_mode
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, f"is {kind_of(mode)}, not a file")
     return status.st_size
 
 

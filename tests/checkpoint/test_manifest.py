@@ -54,6 +54,8 @@ def test_files_have_their_paths_and_lengths_on_disk() -> None:
         ("main/z/0", 13),
         *((f"main/{name}/zarr.json", 80) for name in "nfcse"),
     ]
+    sizes = {f"/run/c/{path}": file.size for path, file, _ in MANIFEST.files()}
+    assert MANIFEST.sizes("/run/c") == sizes
 
 
 @pytest.mark.parametrize(
