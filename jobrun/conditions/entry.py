@@ -19,7 +19,7 @@ from jobrun.model.job import ConditionSpec
 __all__ = ["ConditionEntry", "KnownNames", "shown"]
 
 
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from jobrun.core.suggestions import did_you_mean
 from jobrun.errors import UsageError
 from jobrun.jobspec.closed import ClosedModel
 from jobrun.jobspec.faults import FieldFault, expected, refuse
+from jobrun.jobspec.names import pattern_fault
 from jobrun.jobspec.scalars import show
 from jobrun.model.codecs import CODECS, NO_CODEC, codec_names
 from jobrun.model.policy import Compress
@@ -54,6 +55,8 @@ def _rule(pattern: Any, value: Any, path: tuple[Any, ...]) -> Compress:
         raise refuse(
             FieldFault(f"has the key {show(pattern)}, which is not a name", "quote it", path, True)
         )
+    if fault := pattern_fault(pattern):
+        raise refuse(FieldFault(f"is wrong: {fault}", path=path, key=True))
     if isinstance(value, str):
         return Compress(_codec(value, path), blobs=pattern)
     if not isinstance(value, dict) or "codec" not in value:

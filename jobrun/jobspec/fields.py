@@ -21,6 +21,7 @@ from jobrun.jobspec.names import (
     blob_fault,
     node_fault,
     output_fault,
+    pattern_fault,
     plain_fault,
     reference_fault,
 )
@@ -478,7 +479,7 @@ After = Annotated[
     Any, annotated(_listed(plain_fault, "a task, or a list of tasks"), str | list[str])
 ]
 Globs = Annotated[
-    Any, annotated(_listed(lambda _: None, "a list of names or patterns"), str | list[str])
+    Any, annotated(_listed(pattern_fault, "a list of names or patterns"), str | list[str])
 ]
 _Adapter: Any = like(r"^[^:\s]+:[^:\s]+$", "an adapter, module:Class")
 _Adapters: Any = dict[str, _Adapter | None]

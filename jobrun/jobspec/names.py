@@ -11,10 +11,19 @@ import re
 from jobrun.core.names import check_name, is_name
 from jobrun.model.job import RESERVED
 
-__all__ = ["blob_fault", "node_fault", "output_fault", "plain_fault", "reference_fault"]
+__all__ = [
+    "blob_fault",
+    "node_fault",
+    "output_fault",
+    "pattern_fault",
+    "plain_fault",
+    "reference_fault",
+]
 
 _NODE_PATTERN = re.compile(r"[A-Za-z0-9_.\-*?\[\]!]+")
 _LONGEST = 200
+_LONGEST_PATTERN = 500
+"""Characters of a pattern: the time to compare it grows with their square."""
 _TEXT_ONLY = "'${…}' is for the texts of 'with' and for paths"
 
 
@@ -38,11 +47,20 @@ def blob_fault(name: str) -> str | None:
     return check_name(name)
 
 
+def pattern_fault(pattern: str) -> str | None:
+    """Return what is wrong with a name or pattern of blobs or nodes."""
+    if len(pattern) > _LONGEST_PATTERN:
+        return f"a pattern of more than {_LONGEST_PATTERN} characters"
+    return None
+
+
 def reference_fault(name: str) -> str | None:
     """Return what is wrong with ``w``, ``node:w``, ``nodes_*:w`` or ``best:w``, which is read."""
     node, colon, blob = name.rpartition(":")
     if colon and not _NODE_PATTERN.fullmatch(node):
         return f"{name!r}: {node!r} is neither a node nor a pattern of nodes"
+    if colon and (fault := pattern_fault(node)):
+        return fault
     if blob == "best" and not colon:
         return "'best' stands in front of a blob: best:model"
     return blob_fault(blob)
@@ -62,4 +80,4 @@ def node_fault(pattern: str) -> str | None:
     """Return what is wrong with ``node:`` of a task: a name, or a pattern of names."""
     if not _NODE_PATTERN.fullmatch(pattern):
         return f"{pattern!r} is neither a node nor a pattern of nodes"
-    return None
+    return pattern_fault(pattern)

@@ -11,6 +11,9 @@ from jobrun.jobspec.source import SpecSource
 
 __all__ = ["explain"]
 
+_LOOKED_AT = 1000
+"""Characters of a line in which habits are looked for: people write no longer ones."""
+
 _QUOTED = re.compile(r"\"(\\.|[^\"\\])*\"|'[^']*'")
 _STAR = re.compile(r"(?:^|[\s\[,{:])(\*[^\s,\]}]*)")
 _NO_SPACE = re.compile(r"\s*(?:- +)?(call|pipe|shell|name|in|out|update):([^\s/:][^#]*?)\s*(?:#|$)")
@@ -84,17 +87,17 @@ def _habit(source: SpecSource, first: int, last: int, column: int) -> str:
     An unquoted ``${…}`` or ``{{…}}`` in braces, a key without a space after it, or a leading ``*``.
     """
     for number in range(max(first, last - 20), min(last + 1, len(source.lines))):
-        bare = _QUOTED.sub("", source.lines[number])
+        bare = _QUOTED.sub("", source.lines[number][:_LOOKED_AT])
         if re.search(r"[{\[,].*\$\{", bare) or bare.lstrip().startswith("${"):
             return "in braces, quote a string with '${…}': \"${spec.dir}/file\""
         if "{{" in bare:
             return "specs have no '{{…}}': vars are read by their name"
     for number in range(max(0, last - 1), min(last + 1, len(source.lines))):
-        near = _NO_SPACE.match(source.lines[number])
+        near = _NO_SPACE.match(source.lines[number][:_LOOKED_AT])
         if near:
             return f"write '{near[1]}: {near[2]}', with a space"
     before = _at(source, last, column - 1)
-    star = re.search(r"(?:^|[\s\[,{:])(\*[^\s,\]}]*)", source.lines[last][:]) if before else None
+    star = _STAR.search(source.lines[last]) if before else None
     if star and star.start(1) <= column <= star.end(1):
         return f"quote a string that begins with '*': \"{star.group(1)}\""
     return ""

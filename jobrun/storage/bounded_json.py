@@ -29,7 +29,8 @@ MAX_VALUES = 2_000_000
 """About 150,000 blobs in a manifest, which take some 200 MB when parsed."""
 
 _CONTAINERS = (dict, list)
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+"""Matches a string, and one that is not closed to its end: searching again in it takes for ever."""
 
 
 class JsonLimitError(ValueError):

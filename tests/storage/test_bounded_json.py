@@ -13,6 +13,12 @@ def test_what_is_within_the_limits_is_parsed(value: object) -> None:
     assert parse_json(json.dumps(value).encode()) == value
 
 
+def test_a_string_that_is_not_closed_is_looked_at_once() -> None:
+    """Searched again from each of its quotes, this took hours."""
+    with pytest.raises(JsonLimitError, match="values"):
+        parse_json(b"[" + b"0," * 2_000_000 + b'"' + rb"\"" * 1_000_000)
+
+
 @pytest.mark.parametrize("depth", [101, 5000, 1_000_000])
 @pytest.mark.parametrize("ends", [("[", "]"), ('{"a":', "}")])
 def test_depth_has_a_limit_that_is_named(depth: int, ends: tuple[str, str]) -> None:
