@@ -66,9 +66,16 @@ class Compressor:
     def decompress(self, data: memoryview, into: memoryview) -> None:
         """Fill ``into`` from compressed bytes; raises DamagedError if they cannot be decompressed.
 
-        Raises NotFoundError if numcodecs is missing.
+        Those that become fewer bytes are damaged too: the rest of ``into`` would be what was in
+        that memory before.  Raises NotFoundError if numcodecs is missing.
         """
         module = _module(self.codec)
+        if (content := self.codec.content(data)) != len(into):
+            found = "an unknown number of" if content < 0 else f"{content:,}"
+            raise DamagedError(
+                f"it cannot be decompressed: it holds {found} bytes, but its chunk has "
+                f"{len(into):,}"
+            )
         try:
             self.codec.decompress(module, data, into)
         except (RuntimeError, ValueError) as error:

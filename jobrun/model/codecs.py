@@ -22,6 +22,11 @@ _BLOSC_SHUFFLE = 1
 _BLOSC_LARGEST_ELEMENT = 255
 """blosc shuffles elements of at most this many bytes."""
 
+_BLOSC_HEADER = 16
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_FRAME = 9
+"""Bytes of the shortest frame: magic number, descriptor, one of the size, a block's header."""
+
 Data = bytes | memoryview
 
 
@@ -32,8 +37,10 @@ class Codec:
     ``zarr_name`` is the name in ``zarr.json``, and that of the module of numcodecs.  Codecs may
     share it if its ``decompress`` needs to know nothing but the compressed bytes.  ``settings``
     returns zarr's configuration for a level and the bytes of one element; ``compress`` calls the
-    module with the data of a chunk, a level and the bytes of one element.  ``decompress`` fills
-    its last argument, and raises ValueError or RuntimeError for bytes that are damaged.
+    module with the data of a chunk, a level and the bytes of one element.  ``content`` returns the
+    number of bytes that compressed ones say they become, -1 if they say nothing.  ``decompress``
+    fills that much of its last argument, which may be longer, and raises ValueError or RuntimeError
+    for bytes that are damaged.
     """
 
     summary: str
@@ -42,6 +49,7 @@ class Codec:
     zarr_name: str
     settings: Callable[[int, int], Mapping[str, Any]]
     compress: Callable[[ModuleType, Data, int, int], Data]
+    content: Callable[[memoryview], int]
     decompress: Callable[[ModuleType, memoryview, memoryview], None]
 
 
@@ -52,6 +60,19 @@ def _zstd_settings(level: int, itemsize: int) -> Mapping[str, Any]:
 def _zstd_compress(module: ModuleType, data: Data, level: int, itemsize: int) -> Data:
     compressed: Data = module.compress(data, level)
     return compressed
+
+
+def _zstd_content(data: memoryview) -> int:
+    """Return the size in the header of the one frame (RFC 8878), which numcodecs always writes."""
+    if len(data) < _ZSTD_FRAME or data[:4] != _ZSTD_MAGIC:
+        return -1
+    descriptor = data[4]
+    kind, single = descriptor >> 6, descriptor >> 5 & 1
+    if kind == 0 and not single:
+        return -1
+    start = 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3]
+    size = int.from_bytes(data[start : start + (1 << kind)], "little")
+    return size + 256 if kind == 1 else size
 
 
 def _lz4_settings(level: int, itemsize: int) -> Mapping[str, Any]:
@@ -74,6 +95,10 @@ def _lz4_compress(module: ModuleType, data: Data, level: int, itemsize: int) -> 
     return compressed
 
 
+def _blosc_content(data: memoryview) -> int:
+    return int.from_bytes(data[4:8], "little") if len(data) >= _BLOSC_HEADER else -1
+
+
 def _shuffled(itemsize: int) -> int:
     """Return the bytes of the elements that blosc is to shuffle; 1 means none."""
     return itemsize if itemsize <= _BLOSC_LARGEST_ELEMENT else 1
@@ -84,8 +109,12 @@ def _decompress(module: ModuleType, data: memoryview, into: memoryview) -> None:
 
 
 CODECS: Mapping[str, Codec] = {
-    "zstd": Codec("smaller", 3, 22, "zstd", _zstd_settings, _zstd_compress, _decompress),
-    "lz4": Codec("faster", 5, 9, "blosc", _lz4_settings, _lz4_compress, _decompress),
+    "zstd": Codec(
+        "smaller", 3, 22, "zstd", _zstd_settings, _zstd_compress, _zstd_content, _decompress
+    ),
+    "lz4": Codec(
+        "faster", 5, 9, "blosc", _lz4_settings, _lz4_compress, _blosc_content, _decompress
+    ),
 }
 """The codecs by their names in a spec.  All release the interpreter's lock."""
 

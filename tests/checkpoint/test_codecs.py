@@ -331,3 +331,28 @@ def test_the_page_of_the_spec_names_each_codec() -> None:
     page = Path(jobrun.__file__).parent / "docs" / "spec.md"
     (row,) = (line for line in page.read_text("utf-8").splitlines() if "| `compress` |" in line)
     assert all(f"`{name}`" in row for name in codec_names())
+
+
+@pytest.mark.parametrize("name", sorted(CODECS))
+@pytest.mark.parametrize("size", [1, 255, 256, 300, 65_791, 65_792, 200_000])
+def test_compressed_bytes_say_what_they_become(name: str, size: int) -> None:
+    compressor = Compressor.of(Compress(name), 1)
+    for data in (bytes(size), np.random.default_rng(size).bytes(size)):
+        assert compressor.codec.content(compressor.compress(data)) == size
+
+
+@pytest.mark.parametrize("name", sorted(CODECS))
+@pytest.mark.parametrize("size", [0, 1, 99, 101, 1 << 20])
+def test_a_chunk_of_another_size_is_damaged(name: str, size: int) -> None:
+    """Of fewer bytes than the chunk has, the rest was memory that nobody had written."""
+    compressor = Compressor.of(Compress(name), 1)
+    packed = compressor.compress(bytes(size)) if size else memoryview(b"")
+    with pytest.raises(DamagedError, match="but its chunk has 100"):
+        compressor.decompress(packed, memoryview(bytearray(b"x" * 100)))
+
+
+def test_a_chunk_of_unknown_size_is_damaged() -> None:
+    """A frame of zstd may leave out its size; ours never do."""
+    one_block = bytes([0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x58]) + (100 << 3 | 3).to_bytes(3, "little")
+    with pytest.raises(DamagedError, match="an unknown number of bytes"):
+        Compressor.of(ZSTD, 1).decompress(memoryview(one_block + b"x"), memoryview(bytearray(100)))
