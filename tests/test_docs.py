@@ -10,7 +10,7 @@ import pytest
 from examples import ROOT, Page
 
 from jobrun.docs import pages
-from jobrun.jobspec.build import build
+from jobrun.jobspec.build import built
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.parsing import parse
 from jobrun.jobspec.resolve import load
@@ -107,5 +107,7 @@ def fragments() -> list[str]:
 def test_parts_of_specs_are_in_the_language(text: str, tmp_path: Path) -> None:
     spec = tmp_path / "part.yaml"
     spec.write_text(text + "stop: {epochs: 1}\n")
-    job = build(load(spec))  # raises SpecError for what is no spec
-    assert len(job.epoch.tasks) == 1
+    loaded = load(spec)
+    builder = built(loaded)
+    assert not [*loaded.problems, *builder.problems]
+    assert len(builder.made.epoch.tasks) == 1

@@ -78,8 +78,8 @@ def command(
 
 
 def _job(spec: str | None, run: RunDir | None, sets: tuple[str, ...]) -> Job:
-    from jobrun.jobspec.build import job_of
     from jobrun.jobspec.resolve import load
+    from jobrun.jobspec.validate import job_of
     from jobrun.tools.stored_spec import stored_spec
 
     if spec is not None:

@@ -123,8 +123,8 @@ def _run(order: Order, settings: Settings, signals: Signals, wire: Wire) -> int:
     from jobrun.cli.watching import Watching
     from jobrun.core.json_floats import from_json
     from jobrun.engine.resume_policy import Request
-    from jobrun.jobspec.build import job_of
     from jobrun.jobspec.resolve import dump_resolved, load, with_values
+    from jobrun.jobspec.validate import job_of
 
     whole = load(
         order.path,

@@ -46,7 +46,7 @@ def not_of_a_sweep() -> click.UsageError:
 def _given(run: RunDir) -> int:
     """Return the number of epochs that an unfinished run was given."""
     from jobrun.errors import UsageError
-    from jobrun.jobspec.build import job_of
+    from jobrun.jobspec.validate import job_of
     from jobrun.tools.stored_spec import stored_spec
 
     conditions = job_of(stored_spec(run).spec).conditions

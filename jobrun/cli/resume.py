@@ -123,7 +123,7 @@ def command(options: RunOptions, **values: Any) -> int:
         from jobrun.cli.more_epochs import epochs_in_total, not_of_a_sweep
         from jobrun.cli.running import run_job
         from jobrun.cli.waiting import once_free
-        from jobrun.jobspec.build import job_of
+        from jobrun.jobspec.validate import job_of
         from jobrun.jobspec.vars import node_count_setting
 
         arguments = _fetched(arguments, options)
@@ -223,7 +223,7 @@ def _request(
 
 def _resized(arguments: _Arguments, run: RunDir, stored: StoredSpec) -> NodeMap:
     """Return the map from the nodes of the checkpoint to those of a spec with other ones."""
-    from jobrun.jobspec.build import job_of
+    from jobrun.jobspec.validate import job_of
     from jobrun.runs.node_map import resized
 
     record = run.checkpoint(epoch=arguments.epoch, id=arguments.id)

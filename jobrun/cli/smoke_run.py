@@ -15,8 +15,8 @@ from jobrun.core.events import CheckpointSaved, Event, Report, ignore
 from jobrun.engine.resume_policy import Request
 from jobrun.engine.runner import JobRunner
 from jobrun.errors import JobrunError
-from jobrun.jobspec.build import job_of
 from jobrun.jobspec.resolve import dump_resolved, load
+from jobrun.jobspec.validate import job_of
 from jobrun.report.formatting import json_values
 from jobrun.session.local import LocalSession
 from jobrun.tools.smoke import SmokeOrder, shorten

@@ -67,8 +67,8 @@ def command(
         from jobrun.cli.sweep import not_a_sweep
         from jobrun.cli.waiting import once_free
         from jobrun.engine.resume_policy import Request
-        from jobrun.jobspec.build import with_code_problems
         from jobrun.jobspec.resolve import dump_resolved, load
+        from jobrun.jobspec.validate import with_code_problems
 
         if fresh and member is not None:
             raise click.UsageError(
@@ -111,8 +111,8 @@ def _in_total(
     from jobrun.analysis.facts import job_facts
     from jobrun.analysis.identity import digest
     from jobrun.cli.more_epochs import epochs_in_total, not_of_a_sweep
-    from jobrun.jobspec.build import job_of
     from jobrun.jobspec.resolve import load
+    from jobrun.jobspec.validate import job_of
     from jobrun.runs.find import run_of_spec
 
     loaded = load(spec, sets)
@@ -167,7 +167,7 @@ def _single(
     from jobrun.analysis.facts import job_facts
     from jobrun.analysis.identity import digest
     from jobrun.cli.running import run_job
-    from jobrun.jobspec.build import job_of
+    from jobrun.jobspec.validate import job_of
     from jobrun.runs.find import run_of_spec, unfinished_after
     from jobrun.runs.series import newest_begun
 

@@ -104,7 +104,7 @@ def _check(spec: str, sets: tuple[str, ...], import_: bool, code: str | None) ->
 
 def _job_of(spec: Spec, import_: bool) -> Job:
     """Return the job of a spec; errors in its code are reported with those in the spec."""
-    from jobrun.jobspec.build import job_of, with_code_problems
+    from jobrun.jobspec.validate import job_of, with_code_problems
 
     return with_code_problems(spec, lambda: job_of(spec)) if import_ else job_of(spec)
 

@@ -18,7 +18,7 @@ from jobrun.drawing.svg import svg
 from jobrun.errors import JobrunError
 from jobrun.html_report.spec_text import spec_of, with_origins
 from jobrun.html_report.timeline import Timeline
-from jobrun.jobspec.build import job_of
+from jobrun.jobspec.validate import job_of
 from jobrun.report.attempts import Attempts
 from jobrun.report.formatting import metric_texts, plural
 from jobrun.report.log_reader import last_lines

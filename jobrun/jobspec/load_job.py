@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jobrun.errors import UsageError
-from jobrun.jobspec.build import job_of
 from jobrun.jobspec.resolve import Spec, dump_resolved, load, with_values
+from jobrun.jobspec.validate import job_of
 from jobrun.model.job import Job, SpecOrigin
 
 __all__ = ["load_job"]

@@ -39,7 +39,7 @@ class Spec:
     ``path`` is the file as the user named it, ``folder`` the absolute folder of its code, ``tree``
     the resolved spec as plain values, ``source`` the same with its places.  With a ``matrix`` it
     stands for several runs: ``with_values`` gives the spec of each.  ``problems`` are those found
-    so far, which ``jobrun.jobspec.build.job_of`` raises together with those of the job; model and
+    so far, which ``jobspec.validate.job_of`` raises together with those of the job; model and
     source are of a repaired copy then, ``whole`` if all its tasks were understood.
     """
 

@@ -141,7 +141,7 @@ class _Run:
 
     def check_spec(self) -> bool:
         """Check that the spec is valid and its functions can be called as it says."""
-        from jobrun.jobspec.build import validate_spec
+        from jobrun.jobspec.validate import validate_spec
 
         def check() -> str:
             asked = self._asked

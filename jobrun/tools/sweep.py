@@ -23,9 +23,9 @@ from jobrun.core.paths import file_from, resolved
 from jobrun.engine.history import History
 from jobrun.engine.resume_policy import Choice, Request
 from jobrun.errors import RunRefusedError
-from jobrun.jobspec.build import job_of
 from jobrun.jobspec.matrix import Matrix, is_seed
 from jobrun.jobspec.resolve import Spec, dump_resolved, with_values
+from jobrun.jobspec.validate import job_of
 from jobrun.model.job import Job
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import Member, SweepDir, SweepState, members_of

@@ -12,8 +12,8 @@ from jobrun.analysis.facts import job_facts
 from jobrun.core.invocation import program
 from jobrun.core.paths import shown
 from jobrun.errors import JobrunError
-from jobrun.jobspec.build import job_of
 from jobrun.jobspec.resolve import load
+from jobrun.jobspec.validate import job_of
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
 from jobrun.tools.stored_spec import stored_spec

@@ -18,7 +18,7 @@ import pytest
 
 from jobrun.analysis.facts import job_facts
 from jobrun.analysis.identity import Change, compare, digest
-from jobrun.jobspec.build import build
+from jobrun.jobspec.build import built
 from jobrun.jobspec.resolve import load
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.model.policy import CheckpointPolicy, Every, Keep
@@ -52,7 +52,7 @@ checkpoint: {every: 1, keep: {last: 3}}
 def facts(tmp_path: Path, text: str = SPEC) -> dict[str, Any]:
     path = tmp_path / "sum.yaml"
     path.write_text(text)
-    found = job_facts(build(load(path)))
+    found = job_facts(built(load(path)).made)
     return dict(json.loads(json.dumps(found)))  # as it comes back from run.json
 
 
@@ -314,7 +314,7 @@ def test_policy_of_a_job_made_in_python_is_free_to_change() -> None:
 
 @pytest.mark.parametrize("spec", sorted(SPECS.glob("*.yaml")), ids=lambda p: p.stem)
 def test_facts_of_the_specs_are_json(spec: Path) -> None:
-    found = job_facts(build(load(spec)))
+    found = job_facts(built(load(spec)).made)
     back = json.loads(json.dumps(found, allow_nan=False))
     assert not compare(found, back)
     assert digest(found) == digest(back)

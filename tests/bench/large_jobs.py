@@ -17,7 +17,7 @@ from jobrun.checkpoint.catalog import Catalog
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.reading import read_part
 from jobrun.core.position import Position
-from jobrun.jobspec.build import validate_spec
+from jobrun.jobspec.validate import validate_spec
 from jobrun.model.job import Job, Pipe, Task
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession

@@ -21,7 +21,7 @@ from jobrun.analysis.graph import make_plan
 from jobrun.checkpoint.record import RecordFields
 from jobrun.core.position import Position
 from jobrun.engine.resume_policy import Request
-from jobrun.jobspec.build import validate_spec
+from jobrun.jobspec.validate import validate_spec
 from jobrun.session.base import Control, Places, Session
 from tests.bench.gradients import gradients_case
 from tests.bench.harness import Case, Contestant, Scale, Wanted, timed

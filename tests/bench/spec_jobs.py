@@ -19,8 +19,8 @@ import numpy as np
 from jobrun.analysis.graph import make_plan
 from jobrun.core.malloc_tuning import keep_freed_memory
 from jobrun.core.position import Position
-from jobrun.jobspec.build import job_of
 from jobrun.jobspec.resolve import load
+from jobrun.jobspec.validate import job_of
 from jobrun.model.job import Job
 from jobrun.session.base import Control, Places
 from jobrun.session.local import LocalSession

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from jobrun import load_blobs
-from jobrun.jobspec.build import validate_spec
 from jobrun.jobspec.schema import schema_text
+from jobrun.jobspec.validate import validate_spec
 from jobrun.templates import TEMPLATES, template_files
 
 from .conftest import environment

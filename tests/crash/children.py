@@ -28,7 +28,7 @@ WAIT = 90.0
 CRASHED = 70
 """The exit code of a child whose function raised."""
 _HERE = Path(__file__).parent
-_WARM = ("crash_job", "jobrun.cli.train", "jobrun.report.lines", "jobrun.jobspec.build")
+_WARM = ("crash_job", "jobrun.cli.train", "jobrun.report.lines", "jobrun.jobspec.validate")
 """What children need is imported before they are made."""
 _DEADLY = (signal.SIGINT, signal.SIGTERM)
 

@@ -28,10 +28,10 @@ from jsonschema import Draft202012Validator
 
 from jobrun.analysis.facts import job_facts
 from jobrun.errors import JobrunError, SpecError, UsageError
-from jobrun.jobspec.build import job_of
 from jobrun.jobspec.render import render, resolved
 from jobrun.jobspec.resolve import load
 from jobrun.jobspec.schema import spec_schema
+from jobrun.jobspec.validate import job_of
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 1.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,11 +14,11 @@ from hypothesis import strategies as st
 
 from jobrun.conditions.parse import build as build_conditions
 from jobrun.core.template import Template
-from jobrun.errors import BindError, Problem, SpecError
-from jobrun.jobspec.build import build, check, validate_spec
+from jobrun.errors import Problem, SpecError
 from jobrun.jobspec.model import SpecModel
 from jobrun.jobspec.pipes import PipeModel, SourceModel
 from jobrun.jobspec.resolve import load
+from jobrun.jobspec.validate import job_of, validate_spec
 from jobrun.model.job import Job, Pipe, data
 from jobrun.model.options import Load, Retries
 from jobrun.model.policy import Compress, Every
@@ -33,7 +31,7 @@ EVERY_KEY = FOLDER / "valid" / "every_key.yaml"
 
 @pytest.fixture(scope="module")
 def job() -> Job:
-    return build(load(EVERY_KEY))
+    return job_of(load(EVERY_KEY))
 
 
 def test_a_spec_with_every_key_is_valid() -> None:
@@ -200,32 +198,6 @@ def test_places(job: Job) -> None:
     assert job.marks["metrics:loss"].text.startswith("metrics:")
 
 
-def test_nothing_heavy_is_imported_to_validate() -> None:
-    code = (
-        "import sys; from jobrun.jobspec.build import validate_spec; validate_spec(sys.argv[1]);"
-        "print(sorted({'numpy', 'zarr', 'rich', 'click', 'job'} & set(sys.modules)))"
-    )
-    command = [sys.executable, "-c", code, str(EVERY_KEY)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-
-
-def test_import_binds_the_functions(tmp_path: Path) -> None:
-    (tmp_path / "build_mod.py").write_text("def start(size): return size\n")
-    spec = tmp_path / "s.yaml"
-    spec.write_text(
-        "epoch: [{call: build_mod:start, in: {size: epoch}, out: x}]\nstop: {epochs: 1}\n"
-    )
-    assert validate_spec(spec, import_=True)
-    with pytest.raises(BindError, match="has no parameter 'sise'"):
-        validate_spec(_with(spec, "in: {size:", "in: {sise:"), import_=True)
-
-
-def _with(spec: Path, old: str, new: str) -> Path:
-    spec.write_text(spec.read_text().replace(old, new))
-    return spec
-
-
 def test_numbers_that_differ_by_node_stay_names(tmp_path: Path) -> None:
     spec = tmp_path / "s.yaml"
     spec.write_text(
@@ -285,9 +257,10 @@ def _problems_of(data: bytes) -> Sequence[Problem]:
         path = Path(folder) / "mutated.yaml"
         path.write_bytes(data)
         try:
-            return check(build(load(path)))
+            job_of(load(path))
         except SpecError as error:
             return error.problems or [Problem("a SpecError without problems")]
+    return []
 
 
 @pytest.mark.parametrize("key", ["true", "False", "12"])

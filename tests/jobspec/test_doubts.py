@@ -8,7 +8,7 @@ import pytest
 
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import warnings
-from jobrun.jobspec.build import validate_spec
+from jobrun.jobspec.validate import validate_spec
 
 SPEC = """\
 vars: {{rate: {value}}}

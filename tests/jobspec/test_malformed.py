@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobrun.errors import SpecError
-from jobrun.jobspec.build import validate_spec
+from jobrun.jobspec.validate import validate_spec
 
 FOLDER = Path(__file__).parent / "malformed"
 SPECS = sorted(FOLDER.glob("*.yaml"))

@@ -11,9 +11,9 @@ import pytest
 from jobrun.analysis.facts import job_facts
 from jobrun.analysis.identity import digest
 from jobrun.errors import SpecError
-from jobrun.jobspec.build import build, job_of, validate_spec
 from jobrun.jobspec.matrix import Matrix
 from jobrun.jobspec.resolve import Spec, dump_resolved, load, with_values
+from jobrun.jobspec.validate import job_of, validate_spec
 
 SPEC = """\
 vars: {lr: 0.1, n: 3, on: true, act: relu, any: null, other: 1}
@@ -94,7 +94,7 @@ def test_the_spec_of_a_combination_is_that_of_set(tmp_path: Path) -> None:
     single = spec(tmp_path, "", "n=2", "lr=5", text=text + "%s")
     assert one.tree == single.tree
     assert dump_resolved(one) == dump_resolved(single)
-    facts = [job_facts(build(s)) for s in (one, single)]
+    facts = [job_facts(job_of(s)) for s in (one, single)]
     assert facts[0] == facts[1]
     assert digest(facts[0]) == digest(facts[1])
     assert loaded.tree["vars"]["n"] == 3, "the whole is as it was"
@@ -165,15 +165,15 @@ def test_seed_is_that_of_the_job(text: str, tmp_path: Path) -> None:
     one = with_values(loaded, {"seed": 2})
     single = spec(tmp_path, "", "seed=2", text=text.replace("matrix: %s\n", "") + "%s")
     assert one.tree == single.tree
-    assert build(one).seed == build(single).seed == 2
-    assert job_facts(build(one)) == job_facts(build(single))
+    assert job_of(one).seed == job_of(single).seed == 2
+    assert job_facts(job_of(one)) == job_facts(job_of(single))
     assert matrix(tmp_path, "{seed: [1, 2]}", "seed=5", text=text).wanted() == [{"seed": 5}]
 
 
 def test_a_var_called_seed_is_a_var(tmp_path: Path) -> None:
     text = "vars: {seed: 3}\n" + SEEDS.replace("in: rng", "in: [rng, seed]")
     one = with_values(spec(tmp_path, "{seed: [4]}", text=text), {"seed": 4})
-    assert (build(one).seed, build(one).vars) == (1, {"seed": 4})
+    assert (job_of(one).seed, job_of(one).vars) == (1, {"seed": 4})
 
 
 @pytest.mark.parametrize("value", ["-1", str(2**63), "1.0", "true", "null", "x"])

@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobrun.analysis.facts import job_facts
-from jobrun.jobspec.build import build
 from jobrun.jobspec.parsing import parse
 from jobrun.jobspec.render import DEFAULT, origins, render, resolved
 from jobrun.jobspec.resolve import load
 from jobrun.jobspec.source import SpecNode
+from jobrun.jobspec.validate import job_of
 
 ROOT = Path(__file__).parents[2]
 SPECS = [
@@ -31,7 +31,7 @@ def test_it_is_a_spec_of_the_same_job(path: Path, origin: Any, tmp_path: Path) -
     copy = tmp_path / "copy.yaml"
     copy.write_text(render(resolved(first), origin), encoding="utf-8")
     second = load(copy)
-    a, b = build(first), build(second)
+    a, b = job_of(first), job_of(second)
     assert job_facts(a) == job_facts(b)
     assert a.checkpoint == b.checkpoint
     assert render(resolved(second)) == render(resolved(first)), "nothing is left to resolve"

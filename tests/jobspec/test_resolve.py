@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from jobrun.analysis.facts import job_facts
 from jobrun.analysis.identity import compare
 from jobrun.errors import SpecError, UsageError
-from jobrun.jobspec.build import build, job_of
+from jobrun.jobspec.build import built
 from jobrun.jobspec.parsing import parse
 from jobrun.jobspec.resolve import Spec, dump_resolved, load
+from jobrun.jobspec.validate import job_of
 
 TEXT = """\
 name: sum
@@ -166,7 +167,7 @@ def test_epochs_replaces_or_adds_the_condition(tmp_path: Path, stop: str, expect
     path.write_text(f"epoch: [{{call: j:f, out: x}}]\n{stop}\n")
     loaded = load(path, epochs=8)
     assert loaded.tree["stop"] == expected
-    assert not build(loaded).never_stops
+    assert not job_of(loaded).never_stops
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,7 @@ def test_the_resolved_spec_is_the_same_job(tmp_path: Path) -> None:
     copy.write_text(dump_resolved(first))
     second = load(copy)
     assert second.tree == first.tree
-    assert not compare(job_facts(build(first)), job_facts(build(second)))
+    assert not compare(job_facts(built(first).made), job_facts(built(second).made))
     assert "${run.dir}/${node}.txt" in copy.read_text()
     assert "x-file" not in copy.read_text()
 

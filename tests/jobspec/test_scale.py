@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from jobrun.errors import SpecError
-from jobrun.jobspec.build import validate_spec
+from jobrun.jobspec.validate import validate_spec
 
 START = "init:\n  - {call: m:start, out: b0}\nepoch:\n"
 END = "stop: {epochs: 1}\n"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from jobrun.errors import SpecError
-from jobrun.jobspec.build import validate_spec
 from jobrun.jobspec.schema import schema_text
+from jobrun.jobspec.validate import validate_spec
 from jobrun.model.job import Job
 
 SPEC = """\

@@ -46,7 +46,7 @@ _IMPORTED = (
     *(
         "jobrun.cli.watching",
         "jobrun.session.factory",
-        "jobrun.jobspec.build",
+        "jobrun.jobspec.validate",
         "jobrun.analysis.facts",
         "jobrun.analysis.identity",
     ),

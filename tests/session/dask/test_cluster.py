@@ -30,7 +30,7 @@ from jobrun.core.events import (
     TaskFinished,
 )
 from jobrun.errors import TaskError
-from jobrun.jobspec.build import validate_spec
+from jobrun.jobspec.validate import validate_spec
 
 pytest.importorskip("distributed")
 
