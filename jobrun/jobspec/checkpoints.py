@@ -12,12 +12,7 @@ from jobrun.core.text import seconds_of
 from jobrun.jobspec.closed import ClosedModel, given, short_for
 from jobrun.jobspec.compression import Compression
 from jobrun.jobspec.faults import FieldFault, Optional, choice, expected, refuse
-from jobrun.jobspec.fields import (
-    BlobName,
-    Call,
-    Globs,
-    Seconds,
-)
+from jobrun.jobspec.fields import BlobName, Call, Globs, Seconds
 from jobrun.jobspec.scalars import show
 
 __all__ = ["BestModel", "CheckpointModel", "EveryModel", "KeepModel", "checkpoint_form"]

@@ -12,17 +12,11 @@ from jobrun.core.text import either
 from jobrun.data.formats import COLUMN_TYPES, endings, format_of
 from jobrun.jobspec.closed import ClosedModel
 from jobrun.jobspec.faults import FieldFault, expected, refuse
-from jobrun.jobspec.fields import (
-    annotated,
-    count_of,
-    like,
-    list_faults,
-    names_of,
-    template_faults,
-    text_of,
-)
+from jobrun.jobspec.fields import annotated, like
+from jobrun.jobspec.name_validators import list_faults, names_of
 from jobrun.jobspec.names import plain_fault, reference_fault
 from jobrun.jobspec.scalars import show
+from jobrun.jobspec.value_validators import count_of, template_faults, text_of
 from jobrun.model.job import SHARD
 
 __all__ = ["BufferModel", "CellLimit", "Columns", "FilePath", "Shard", "Shuffle", "Types"]

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from jobrun.jobspec.faults import FieldFault, refuse
-from jobrun.jobspec.fields import CALL_FORM, template_faults, with_form
 from jobrun.jobspec.scalars import show
+from jobrun.jobspec.value_validators import CALL_FORM, template_faults, with_form
 
 __all__ = ["Reports", "reporter_parts"]
 

@@ -10,7 +10,8 @@ from pydantic_core import PydanticCustomError
 
 from jobrun.errors import UsageError
 from jobrun.jobspec.faults import FieldFault, expected, refuse
-from jobrun.jobspec.fields import annotated, twice
+from jobrun.jobspec.fields import annotated
+from jobrun.jobspec.name_validators import twice
 from jobrun.jobspec.names import blob_fault, output_fault, plain_fault
 from jobrun.jobspec.scalars import show
 from jobrun.model.job import numbered

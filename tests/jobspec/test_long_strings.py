@@ -12,7 +12,7 @@ import pytest
 from jobrun.analysis.analysis import JobAnalysis
 from jobrun.analysis.checks import warnings
 from jobrun.errors import SpecError
-from jobrun.jobspec.build import validate_spec
+from jobrun.jobspec.validate import validate_spec
 
 LONG = 400_000
 VARS = "vars: {x: 1}\n"
