@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,14 +23,14 @@ NOTE_WIDTH = 30
 class RunColumn:
     """A column: its name in --columns, its title, whether it holds numbers, its cell.
 
-    ``metric``: it is that of a metric, ``best`` that of its best values.
+    ``metric`` names the metric whose last values it has, or with ``best`` whose best ones.
     """
 
     name: str
     title: str
     number: bool
     cell: Callable[[Overview], str]
-    metric: bool = False
+    metric: str | None = None
     best: bool = False
 
 
@@ -41,16 +41,12 @@ def known_columns(views: Sequence[Overview]) -> list[RunColumn]:
     def known(cell: Callable[[Overview], str]) -> Callable[[Overview], str]:
         return lambda view: "" if view.state in NOT_SHOWN else cell(view)
 
-    columns = [
+    first = [
         RunColumn("name", "name", False, lambda v: plain(v.name)),
         RunColumn("state", "state", False, lambda v: v.state),
         RunColumn("epochs", "epochs", True, known(_epochs)),
     ]
-    columns += [_of_var(name, views) for name in dict.fromkeys(n for v in views for n in v.vars)]
-    for metric in dict.fromkeys(name for v in views for name in (*v.metrics, *v.best)):
-        columns += _of_metric(metric)
-    return [
-        *columns,
+    last = [
         RunColumn("checkpoints", "checkpoints", True, known(lambda v: str(v.checkpoints))),
         RunColumn("size", "checkpoint size", True, known(lambda v: size(v.bytes or 0))),
         RunColumn("attempts", "attempts", True, known(lambda v: str(v.attempts))),
@@ -60,6 +56,10 @@ def known_columns(views: Sequence[Overview]) -> list[RunColumn]:
         RunColumn("tags", "tags", False, lambda v: ",".join(v.labels.tags)),
         RunColumn("note", "note", False, lambda v: plain(v.labels.note)),
     ]
+    own = {column.name for column in (*first, *last)}
+    variables = [_of_var(name, views) for name in dict.fromkeys(n for v in views for n in v.vars)]
+    metrics = dict.fromkeys(name for v in views for name in (*v.metrics, *v.best))
+    return [*first, *variables, *(c for name in metrics for c in _of_metric(name, own)), *last]
 
 
 def column_names(views: Sequence[Overview]) -> list[str]:
@@ -82,9 +82,10 @@ def _of_var(name: str, views: Sequence[Overview]) -> RunColumn:
     return RunColumn(f"vars.{name}", plain(name), numbers, cell)
 
 
-def _of_metric(metric: str) -> list[RunColumn]:
+def _of_metric(metric: str, others: Collection[str]) -> list[RunColumn]:
     """Return the columns of the last value of a metric, and of the best."""
     from jobrun.report.formatting import number
+    from jobrun.runs.metrics_csv import column
 
     def last(view: Overview) -> str:
         return number(view.metrics[metric]) if metric in view.metrics else ""
@@ -92,8 +93,9 @@ def _of_metric(metric: str) -> list[RunColumn]:
     def best(view: Overview) -> str:
         return number(view.best[metric][0]) if metric in view.best else ""
 
-    own = RunColumn(metric, plain(metric), True, last, metric=True)
-    return [own, RunColumn(f"best:{metric}", "best", True, best, metric=True, best=True)]
+    name = column(metric, others)
+    own = RunColumn(name, plain(name), True, last, metric)
+    return [own, RunColumn(f"best:{metric}", "best", True, best, metric, best=True)]
 
 
 def _epochs(view: Overview) -> str:

@@ -104,6 +104,7 @@ def _sorted(views: Sequence[Overview], by: str) -> list[Overview]:
         return newest
     if by == "name":
         return sorted(views, key=lambda v: _natural(v.name))
+    by = by.removeprefix("metric:")
     if views and not any(by in v.metrics or by in v.best for v in views):
         from jobrun.core.suggestions import did_you_mean_or_all
         from jobrun.errors import NotFoundError
@@ -172,12 +173,11 @@ def _left_out(columns: Sequence[RunColumn]) -> list[str]:
     from jobrun.report.fitting import broken
     from jobrun.report.formatting import plural
 
-    names = {column.name for column in columns}
-    metrics = [c.name for c in columns if c.metric and not c.best]
-    best = [c.name for c in columns if c.best and c.name.removeprefix("best:") not in names]
+    metrics = [c.metric for c in columns if c.metric is not None and not c.best]
+    best = [c.metric for c in columns if c.best and c.metric not in metrics]
     parts = [f"+{plural(len(metrics), 'metric')}"] if metrics else []
     parts += [f"+{plural(len(best), 'best value')}"] if best else []
-    parts += [f"+{column.name}" for column in columns if not column.metric]
+    parts += [f"+{column.name}" for column in columns if column.metric is None]
     return broken(f"{', '.join(parts)}: --columns", screen_width()) if parts else []
 
 
@@ -235,7 +235,7 @@ def _spare(shown: Sequence[RunColumn]) -> list[int]:
     """
     at = {column.name: number for number, column in enumerate(shown)}
     first = [at[n] for n in ("note", "checkpoints", "started") if n in at]
-    metrics = [n for n, column in enumerate(shown) if column.metric]
+    metrics = [n for n, column in enumerate(shown) if column.metric is not None]
     last = [at[n] for n in ("time", "tags") if n in at]
     variables = [n for n, column in enumerate(shown) if column.name.startswith("vars.")]
     return [*first, *reversed(metrics[1:]), *reversed(variables), *last, *metrics[:1]]

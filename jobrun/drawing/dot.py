@@ -36,7 +36,7 @@ def _lines(picture: Picture) -> Iterator[str]:
 
 def _box(box: TaskBox) -> str:
     name = box.key + (f" x{box.copies}" if box.copies > 1 else "")
-    lines = [name, box.detail, *box.steps]
+    lines = [name, box.description, *box.steps]
     if box.state is not None and box.state.seconds is not None:
         lines.append(box.state.took)
     text = f"label={_quoted(chr(10).join(lines))}"

@@ -41,7 +41,7 @@ def _lines(picture: Picture) -> Iterator[str]:
 def _box(box: TaskBox, number: int) -> str:
     start, end = _SHAPES.get(box.kind, ('["', '"]'))
     name = box.key + (f" x{box.copies}" if box.copies > 1 else "")
-    lines = [f"<b>{_text(name)}</b>", _text(box.detail), *map(_text, box.steps)]
+    lines = [f"<b>{_text(name)}</b>", _text(box.description), *map(_text, box.steps)]
     if box.state is not None and box.state.seconds is not None:
         lines.append(_text(box.state.took))
     known = box.state is not None and box.state.status in _CLASSES

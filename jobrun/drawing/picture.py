@@ -56,7 +56,8 @@ class State:
 class TaskBox:
     """A task on a node or, with ``copies`` above 1, on this number of nodes.
 
-    ``kind`` is call, pipe, shell or load.  ``rank`` is the longest path to it within its group:
+    ``kind`` is call, pipe, shell or load, ``detail`` what is called, ``every`` how often if not in
+    each epoch.  ``rank`` is the longest path to it within its group:
     tasks of one rank can run at the same time.  ``steps`` are the lines inside a pipe.  ``reads``
     (only read), ``updates`` (read, then written) and ``writes`` are names of blobs as the task's
     node knows them.
@@ -75,6 +76,12 @@ class TaskBox:
     writes: tuple[str, ...] = ()
     copies: int = 1
     state: State | None = None
+    every: str = ""
+
+    @property
+    def description(self) -> str:
+        """What is called, and how often."""
+        return ", ".join(filter(None, (self.detail, self.every)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +199,7 @@ class _Drawer:
             writes=_names(unit, writes - reads),
             copies=copies,
             state=self.states.get((group, unit.key)),
+            every=_every(task),
         )
 
     def _reads(self, unit: Unit, box: int) -> None:
@@ -278,7 +286,14 @@ def _steps(task: Task) -> Iterator[str]:
     names = step_names(task)
     for what, steps in (("map", task.map), ("do", task.do)):
         for step in steps:
-            yield f"{what} {names[id(step)]}: {_flow(step)}"
+            often = f" ({every})" if (every := _every(step)) else ""
+            yield f"{what} {names[id(step)]}{often}: {_flow(step)}"
+
+
+def _every(task: Task) -> str:
+    """Return ``every 2 epochs`` or ``every 50 batches``, empty for each epoch or batch."""
+    given = task.every if isinstance(task.every, Mapping) else {"epochs": task.every}
+    return "".join(f"every {n} {unit}" for unit, n in given.items() if n not in (None, 1))
 
 
 def _flow(step: Task) -> str:

@@ -104,7 +104,7 @@ class _Sheet:
         gone = self.gone.get(number, ())
         unread = [w for w in box.writes if not any(_same(w, b) for b in gone)]
         name = box.name + (f" x{box.copies}" if box.copies > 1 else "")
-        lines = [_Line("name", _cut(name)), _Line("line", _cut(box.detail))]
+        lines = [_Line("name", _cut(name)), _Line("line", _cut(box.description))]
         lines += [_Line("line", _cut(step)) for step in box.steps]
         if unread and box.kind != "pipe":  # the steps of a pipe name theirs
             lines.append(_Line("blob", _cut("→ " + ", ".join(unread))))
@@ -251,7 +251,7 @@ class _Sheet:
 
     def _hint(self, box: TaskBox) -> str:
         """Return the tooltip of a box: everything, uncut."""
-        lines = [f"{box.group}: {box.key}", box.detail, *box.steps]
+        lines = [f"{box.group}: {box.key}", box.description, *box.steps]
         for what, names in (
             ("reads", box.reads),
             ("updates", box.updates),

@@ -69,7 +69,9 @@ def _group(picture: Picture, group: GroupPicture, glyphs: TreeGlyphs) -> Iterato
 def _task(picture: Picture, box: TaskBox, glyphs: TreeGlyphs) -> str:
     parts = [box.key + (f" x{box.copies} nodes" if box.copies > 1 else "")]
     if box.kind != "call":
-        parts.append(f"[{box.kind}: {box.detail}]")
+        parts.append(f"[{box.kind}: {box.description}]")
+    elif box.every:
+        parts.append(f"[{box.every}]")
     taken = [_blobs(picture, box, box.reads, glyphs)] if box.reads else []
     if box.updates:
         taken.append("updates " + _blobs(picture, box, box.updates, glyphs))

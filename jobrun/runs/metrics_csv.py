@@ -8,7 +8,7 @@ passed over.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,9 @@ class EpochRow:
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
-def column(name: str) -> str:
-    """Return the name of a metric's column."""
-    return _MARK + name if name in FIXED else name
+def column(name: str, others: Collection[str] = FIXED) -> str:
+    """Return the name of a metric's column, which is none of the ``others``."""
+    return _MARK + name if name in others else name
 
 
 def read_rows(path: Path) -> list[EpochRow]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import nlargest
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from jobrun.analysis.dataflow import write_mark
@@ -48,10 +49,10 @@ if TYPE_CHECKING:
     from jobrun.session.pipe.lock_step import Exchange
     from jobrun.session.pipe.run import PipeRun
 
-__all__ = ["SLOWEST", "Group", "Now", "epoch_of"]
+__all__ = ["Group", "Now", "epoch_of", "slowest_of"]
 
 _SLOW_SECONDS = 0.1
-SLOWEST = 3
+_SLOWEST = 3
 _REPORTED = 8
 """The number of running tasks that are reported."""
 
@@ -98,6 +99,14 @@ class Now:
         """
         failed = dict(self.failed)  # a unit that is not waited for may fail now
         return failed[min(failed)] if any(e is error for e in failed.values()) else error
+
+
+def slowest_of(seconds: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Return the slowest of the units, each with its seconds; those that did not run have none."""
+    ran = [pair for pair in seconds if pair[1]]
+    if len(ran) > _SLOWEST:
+        return tuple(nlargest(_SLOWEST, ran, key=itemgetter(1)))
+    return tuple(sorted(ran, key=itemgetter(1), reverse=True))  # half as long, the same order
 
 
 class Group:
@@ -320,18 +329,13 @@ class Group:
         )
 
     def _report_finished(self, epoch: int, seconds: float, now: Now) -> None:
-        units = range(len(now.seconds))
-        if len(units) > SLOWEST:
-            slowest = nlargest(SLOWEST, units, key=now.seconds.__getitem__)
-        else:  # half as long as nlargest, and the same order
-            slowest = sorted(units, key=now.seconds.__getitem__, reverse=True)
         now.control.report(
             GroupFinished(
                 self._plan.group,
                 epoch,
                 len(self._plan.units),
                 seconds,
-                tuple([(self._keys[i], now.seconds[i]) for i in slowest]),
+                slowest_of(zip(self._keys, now.seconds, strict=True)),
             )
         )
 

@@ -334,3 +334,15 @@ def test_vars_that_differ_between_runs_of_a_job_are_columns(call: Call, write: C
     assert [r["vars"] for r in json.loads(call("runs", "--json").out)["runs"]] == [
         *({"step": 2}, {"step": 10}, {"step": 2}),
     ]
+
+
+def test_a_metric_named_like_a_column_has_one_of_its_own(call: Call, write: Call) -> None:
+    write(("out: loss", "out: time"), ("loss: min", "time: min"))
+    assert call("train", "sum.yaml").code == 0
+    assert call("runs", "--columns", "metric:time,best:time").out == (
+        "metric:time      best\n   0.009434  0.009434\n"
+    )
+    header = call("runs").out.splitlines()[0].split()
+    assert header[:5] == ["name", "state", "epochs", "metric:time", "best"]
+    assert header[-1] == "time"
+    assert call("runs", "--sort", "metric:time").code == 0

@@ -234,3 +234,14 @@ def test_patience_of_one_epoch_is_said_in_the_singular() -> None:
     state = {"wait": 1, "best": 0.5, "best_epoch": 1}
     reason = Patience("loss", 1, "min").verdict(state)
     assert reason == "patience: loss has not improved for 1 epoch (best 0.5 at epoch 1)"
+
+
+def test_patience_of_a_metric_that_has_a_value_in_some_epochs_only() -> None:
+    condition = Patience("loss", 2, "min")
+    state: dict[str, Any] = {}
+    for epoch, value in enumerate([None, 0.5, None, 0.6, None, 0.7], 1):
+        assert condition.verdict(state) is None
+        blobs = {} if value is None else {"loss": value}
+        state = dict(condition.observe(state, EpochSummary(epoch, 0.0, blobs)))
+    reason = "loss has not improved for 2 epochs with a value (best 0.5 at epoch 2)"
+    assert condition.verdict(state) == f"patience: {reason}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobrun.analysis.checks import check
 from jobrun.drawing.picture import LANES, Picture, picture
+from jobrun.drawing.tree import tree
 from jobrun.model.job import Job, Node, Pipe, Task
 
 
@@ -44,6 +45,24 @@ def test_blobs_go_from_the_last_writer_to_the_reader_over_groups_too() -> None:
     assert (step.reads, step.updates, step.writes) == (("x", "w"), (), ("g",))
     assert (apply.reads, apply.updates, apply.writes) == (("g",), ("w",), ())
     assert [box.rank for box in drawn.boxes] == [0, 0, 0, 1, 0]
+
+
+def test_how_often_a_task_or_step_runs_if_not_each_time() -> None:
+    with Job("j", vars={"k": 3}) as job:
+        with job.setup:
+            Task("m:load", out="rows")
+        step = Task("m:step", in_="x", out="a")
+        norm = Task("m:norm", in_="x", out="b", every={"batches": 50})
+        Pipe(from_={"x": "rows"}, batch=2, do=[step, norm], name="read", every="k")
+        Task("m:each", in_="rows", out="c", every=1)
+        Task("m:check", in_="rows", out="d", every=2)
+    drawn = draw(job)
+    assert [box.every for box in drawn.boxes] == ["", "every k epochs", "", "every 2 epochs"]
+    assert drawn.boxes[1].steps == ("do step: x → a", "do norm (every 50 batches): x → b")
+    assert drawn.boxes[1].description == "batches of 2, every k epochs"
+    text = tree(drawn)
+    assert "check  [every 2 epochs]  rows" in text
+    assert "each  rows" in text
 
 
 def test_a_leaf_and_its_tree_overlap() -> None:

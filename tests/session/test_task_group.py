@@ -347,6 +347,16 @@ def test_a_group_is_said_when_it_starts_and_ends_with_its_slowest_tasks() -> Non
     assert [name for name, _ in said[-1].slowest] == ["slow", "quick"]
 
 
+def test_a_task_that_does_not_run_in_an_epoch_is_not_among_its_slowest() -> None:
+    job = Job("j")
+    with job.epoch:
+        Task(lambda: None, name="each")
+        Task(lambda: None, name="rare", every=2)
+    driver = Driver(job).start().epochs(2)
+    ended = [e for e in driver.events if isinstance(e, GroupFinished) and e.group == "epoch"]
+    assert [{name for name, _ in e.slowest} for e in ended] == [{"each"}, {"each", "rare"}]
+
+
 def test_tasks_are_said_if_they_are_slow_or_if_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job("j")
     with job.epoch:

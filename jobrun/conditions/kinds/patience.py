@@ -129,8 +129,10 @@ class Patience(OfBlob):
         if state.get("direction", self.direction) != self.direction:
             state = {}
         value = self.number_in(seen)
-        if value is None or seen.epoch <= self.start:
+        if seen.epoch <= self.start:
             return dict(state)
+        if value is None:
+            return {**state, "missing": True}
         if better(value, state.get("best"), self.direction, self.min_delta):
             return {
                 "direction": self.direction,
@@ -143,6 +145,7 @@ class Patience(OfBlob):
             "best": state.get("best"),
             "best_epoch": state.get("best_epoch"),
             "wait": state.get("wait", 0) + 1,
+            **({"missing": True} if state.get("missing") else {}),
         }
 
     def verdict(self, state: State) -> str | None:
@@ -156,6 +159,7 @@ class Patience(OfBlob):
         if state.get("best_epoch") is not None:
             since += f" at epoch {state['best_epoch']}"
         epochs = "1 epoch" if state["wait"] == 1 else f"{state['wait']} epochs"
+        epochs += " with a value" if state.get("missing") else ""  # as of a task with 'every'
         return f"patience: {self.name} has not improved for {epochs} ({since})"
 
     def progress_text(self, state: State) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import nlargest
 
 from jobrun.analysis.accesses import Reduced
 from jobrun.analysis.graph import Unit
@@ -25,7 +24,7 @@ from jobrun.session.dask.step_exchange import StepExchange
 from jobrun.session.dask.worker_plan import Send, WorkerPlan
 from jobrun.session.pipe.lock_step import Exchange
 from jobrun.session.stores import Stores
-from jobrun.session.task_group import SLOWEST, Group, Now
+from jobrun.session.task_group import Group, Now, slowest_of
 from jobrun.values.boxes import Value
 from jobrun.values.reduction import Range, partial_ranges
 from jobrun.values.workspace import Workspace
@@ -263,8 +262,7 @@ class WorkerGroup(Group):
     def slowest(self, now: Now) -> dict[str, float]:
         """Return the slowest units of this worker, and their seconds."""
         runs = self._portion.runs
-        keys = nlargest(SLOWEST, runs, key=lambda key: now.seconds[runs[key]])
-        return {key: now.seconds[runs[key]] for key in keys}
+        return dict(slowest_of((key, now.seconds[number]) for key, number in runs.items()))
 
     def stop(self, *, halt: bool = False) -> None:
         """Start nothing new, as at a cut; with ``halt`` pipes end too, since the run has failed."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from heapq import nlargest
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from jobrun.session.dask.placement import NO_RESOURCES, Avoided, Resources, need
 from jobrun.session.dask.snapshot import WorkersSnapshot
 from jobrun.session.dask.waiting import WaitEndedError, wait_until
 from jobrun.session.dask.workers import DaskWorkers
-from jobrun.session.task_group import SLOWEST, epoch_of
+from jobrun.session.task_group import epoch_of, slowest_of
 from jobrun.usercode.bind import bind_job
 from jobrun.usercode.code_hash import loaded_code
 from jobrun.usercode.environment import differences, versions
@@ -226,14 +225,13 @@ class DaskSession(Session):
         if units and not control.cut() and not plan.finished(position.tasks):
             outcomes = self._run(plan, position, control, units)
         seconds = {key: s for one in outcomes.values() for key, s in one.seconds.items()}
-        slowest = nlargest(SLOWEST, seconds.items(), key=lambda item: item[1])
         control.report(
             GroupFinished(
                 plan.group,
                 epoch_of(plan.group, position),
                 len(plan.units),
                 time.perf_counter() - start,
-                tuple(slowest),
+                slowest_of(seconds.items()),
             )
         )
         return reached(plan, position, outcomes)
