@@ -28,10 +28,11 @@ def test_an_attempt_is_a_row() -> None:
 
 def test_slurm_jobs_have_a_column_of_their_own() -> None:
     plain = PastAttempt(1, "", 0, None)
-    again = PastAttempt(2, "", 0, None, slurm_job="17_3", requeued=2)
-    columns = attempt_columns([plain, again], going=False)
+    again = [PastAttempt(2, "", 0, None, slurm_job="17_3", requeued=n) for n in range(4)]
+    columns = attempt_columns([plain, *again], going=False)
     assert list(columns)[3] == "Slurm job"
-    assert columns["Slurm job"] == ["-", "17_3, requeued twice"]
+    texts = ["17_3", *[f"17_3, requeued {times}" for times in ("once", "twice", "3 times")]]
+    assert columns["Slurm job"] == ["-", *texts]
 
 
 def test_the_slowest_tasks_are_rows() -> None:
