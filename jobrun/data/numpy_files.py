@@ -39,7 +39,7 @@ def npy_table(path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS
         raise DataError(f"{path} holds one array, but 'from' names {len(wanted)} columns")
     try:
         column = _mapped(path, np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # of many kinds, by what is wrong with the file
         raise _unreadable(path, error) from error
     return ArrayTable({next(iter(wanted), path.stem): column}, str(path))
 
@@ -56,7 +56,9 @@ def npz_table(path: Path, wanted: ColumnNames, options: FileOptions = NO_OPTIONS
         with archive:
             plan = expand(wanted, list(archive.files), f"{path} holds no array")
             arrays = {n: _member(path, archive, n) for n in names_in(plan)}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except DataError:
+        raise
+    except Exception as error:  # of many kinds, by the compression too
         raise _unreadable(path, error) from error
     return grouped(lambda columns: ArrayTable(columns, str(path)), arrays, plan)
 

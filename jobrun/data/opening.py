@@ -16,6 +16,7 @@ from jobrun.data.joined import concat
 from jobrun.data.source import Source
 from jobrun.errors import DataError
 from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
+from jobrun.storage.regular_file import refuse_not_file
 
 __all__ = ["open_files"]
 
@@ -47,6 +48,8 @@ def _open(path: Path, wanted: ColumnNames, options: FileOptions) -> Source:
             near = f"there is no folder {path.parent}"
         raise DataError(f"there is no file {path}", hint=near)
     found = _format(path)
+    if not os.path.isdir(path):
+        _refuse_special(path)
     for option in options.given:
         if option not in found.options:
             raise DataError(
@@ -57,6 +60,13 @@ def _open(path: Path, wanted: ColumnNames, options: FileOptions) -> Source:
         opener = getattr(import_module(module), name)
     source: Source = opener(path, wanted, options)
     return source
+
+
+def _refuse_special(path: Path) -> None:
+    try:
+        refuse_not_file(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: it {error.strerror}") from error
 
 
 def _format(path: Path) -> FileFormat:

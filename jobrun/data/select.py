@@ -50,23 +50,17 @@ def expand(wanted: ColumnNames, names: Sequence[str], lacks: str) -> Plan:
     if not wanted:
         return {name: name for name in names}
     plan: Plan = {}
+    known = frozenset(names)
     for column, name in wanted.items():
-        if isinstance(name, tuple):
-            plan[column] = tuple(_known(n, names, lacks) for n in name)
-            continue
-        if name in names:
+        if isinstance(name, str) and name not in known:
+            matching = tuple(n for n in names if fnmatchcase(n, name))
+            plan[column] = matching or (name,)
+        else:
             plan[column] = name
-            continue
-        matching = tuple(n for n in names if fnmatchcase(n, name))
-        plan[column] = matching or _known(name, names, lacks)
+    for name in names_in(plan):
+        if name not in known:
+            raise DataError(f"{lacks} {name!r}", hint=did_you_mean_or_all(name, names))
     return plan
-
-
-def _known(name: str, names: Sequence[str], lacks: str) -> str:
-    if name not in names:
-        hint = did_you_mean_or_all(name, names)
-        raise DataError(f"{lacks} {name!r}", hint=hint)
-    return name
 
 
 def names_in(plan: Plan) -> list[str]:

@@ -12,6 +12,7 @@ import os
 import time
 import zlib
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from gzip import GzipFile
 from itertools import islice
@@ -26,6 +27,7 @@ from jobrun.data.select import Plan, common_dtype, expand, names_in, stacked
 from jobrun.data.source import Columns, Cursor, Slow, Stream, ignore_slow
 from jobrun.errors import DataError
 from jobrun.model.rows import NO_OPTIONS, ColumnNames, FileOptions
+from jobrun.storage.regular_file import size_text
 
 __all__ = ["CsvFile", "JsonLinesFile", "TextFile", "TextLines"]
 
@@ -33,6 +35,9 @@ _BOM = b"\xef\xbb\xbf"
 _WRONG = (ValueError, TypeError, OverflowError)
 _UNREADABLE = (OSError, EOFError, zlib.error)
 _SLOW_SECONDS = 2.0
+
+_LONGEST_LINE = 64 << 20
+"""Bytes of a line.  A compressed file of 1 MB may be one line of 1 GB."""
 
 
 class TextFile(Stream):
@@ -54,12 +59,13 @@ class TextFile(Stream):
             lines.close()
         if not first:
             raise DataError(f"{self.name}: there are no rows")
-        names = self._order = names or self._names_of(first)
+        names = names or self._names_of(first)
+        self._places = {name: place for place, name in enumerate(names)}
         self.check(first, 0)
-        self._plan: Plan = expand(wanted, names, f"{self.name} has no column")
+        self._plan: Plan = expand(wanted, [*self._places], f"{self.name} has no column")
         self._check_types(options.types, names)
         self._names = names_in(self._plan)
-        self._kinds = {n: self._kind(n, names, first, options.types) for n in self._names}
+        self._kinds = {n: self._kind(n, first, options.types) for n in self._names}
         types = ((n, self._type(k)) for n, k in self._kinds.items())
         self.inferred_types = {n: t for n, t in types if t}
         given = {n: k.dtype for n, k in self._kinds.items()}
@@ -127,13 +133,12 @@ class TextFile(Stream):
                 hint = did_you_mean_or_all(name, names)
                 raise DataError(f"'types' names {name!r}: no column of {self.name}", hint=hint)
 
-    def _kind(
-        self, name: str, names: Sequence[str], first: Sequence[Any], types: Mapping[str, str]
-    ) -> Kind:
+    def _kind(self, name: str, first: Sequence[Any], types: Mapping[str, str]) -> Kind:
         if name in types:
             return self._kinds_by_name()[types[name]]
         try:
-            return self._infer([self.value(r, name, names.index(name)) for r in first])
+            place = self._places[name]
+            return self._infer([self.value(r, name, place) for r in first])
         except ValueError as error:
             raise DataError(f"{self.name}: column {name!r}: {error}") from None
 
@@ -174,8 +179,8 @@ class TextFile(Stream):
     def values(self, records: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
         """Yield the columns of rows, by their names in the file."""
         for name in self._names:
-            index = self._order.index(name)
-            yield name, [self.value(r, name, index) for r in records]
+            place = self._places[name]
+            yield name, [self.value(r, name, place) for r in records]
 
     def read(self, records: Sequence[Any], row: int) -> Columns:
         """Return the columns of rows of which the first is number ``row``; raises DataError."""
@@ -211,6 +216,7 @@ class _Lines:
                 offset = len(_BOM) if start.startswith(_BOM) else 0
             reached = self._file.seek(offset)
             size = reached if packed else os.fstat(self._file.fileno()).st_size
+            self._bounded = packed or size > _LONGEST_LINE
         except _UNREADABLE as error:
             raise DataError(f"{path} cannot be read: {error}") from error
         if offset > size:
@@ -229,7 +235,16 @@ class _Lines:
         return int(self._file.tell())
 
     def __iter__(self) -> Iterator[str]:
-        return map(bytes.decode, self._file)  # as UTF-8
+        lines = self._short_lines() if self._bounded else self._file
+        return map(bytes.decode, lines)  # as UTF-8
+
+    def _short_lines(self) -> Iterator[bytes]:
+        """Yield the lines; raises ValueError before one that is too long fills the memory."""
+        readline = self._file.readline
+        while line := readline(_LONGEST_LINE + 1):
+            if len(line) > _LONGEST_LINE:
+                raise ValueError(f"a line is longer than {size_text(_LONGEST_LINE)}, the limit")
+            yield line
 
     def close(self) -> None:
         self._file.close()
@@ -284,8 +299,9 @@ class CsvFile(TextFile):
         if names is None:
             raise DataError(f"{self.name} is empty", hint="its first line names the columns")
         names = [n.strip() for n in names]
+        counts = Counter(names)
         for name in names:
-            if not name or names.count(name) > 1:
+            if not name or counts[name] > 1:
                 what = f"names {name!r} twice" if name else "has a column without a name"
                 raise DataError(f"{self.name}: the header {what}")
         return names
@@ -300,7 +316,7 @@ class CsvFile(TextFile):
 
     def check(self, records: Sequence[Any], row: int) -> None:
         """Check that every row has as many cells as the header."""
-        width = len(self._order)
+        width = len(self._places)
         if {*map(len, records)} <= {width}:
             return
         index = next(n for n, record in enumerate(records) if len(record) != width)
@@ -313,7 +329,7 @@ class CsvFile(TextFile):
         """Yield the columns of rows, by their names in the file."""
         columns: Sequence[Sequence[str]] = list(zip(*records, strict=True))
         for name in self._names:
-            yield name, columns[self._order.index(name)] if columns else ()
+            yield name, columns[self._places[name]] if columns else ()
 
 
 class JsonLinesFile(TextFile):

@@ -6,7 +6,6 @@ and lists in it are joined by ``/``.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from jobrun.core.late_imports import importing
 from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.errors import DataError
+from jobrun.storage.regular_file import refuse_not_file
 
 __all__ = ["ENDINGS", "read_weights", "why_unreadable"]
 
@@ -33,6 +33,7 @@ def read_weights(path: Path, is_wanted: Callable[[str], bool]) -> dict[str, Arra
     if refused := why_unreadable(path.suffix):
         raise DataError(refused[0], where=str(path), hint=refused[1])
     try:
+        refuse_not_file(path)
         return dict(_READERS[path.suffix](path, is_wanted))
     except OSError as error:
         raise DataError(f"it cannot be read: {error.strerror or error}", where=str(path)) from error
@@ -60,7 +61,9 @@ def _npz(path: Path, is_wanted: Callable[[str], bool]) -> Read:
                 raise DataError("it is not an .npz file", where=str(path))
             for name in filter(is_wanted, found.files):
                 yield name, found[name]
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:
+    except (OSError, DataError):
+        raise
+    except Exception as error:  # of many kinds, by the compression too
         raise DataError(f"it is not a file of arrays: {error}", where=str(path)) from error
 
 

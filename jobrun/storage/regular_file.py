@@ -24,6 +24,7 @@ __all__ = [
     "open_run_file",
     "read_all",
     "read_run_file",
+    "refuse_not_file",
     "refuse_not_regular",
     "regular_size",
     "size_text",
@@ -160,6 +161,14 @@ def refuse_not_regular(path: str | os.PathLike[str]) -> None:
         return
     except OSError as error:
         raise _refused(path, error) from error
+
+
+def refuse_not_file(path: str | os.PathLike[str]) -> None:
+    """Raise OSError, saying what it is, for what is no regular file; links to one are followed.
+
+    Opening a pipe could block for ever, and a device never ends.
+    """
+    regular_size(os.stat(path))
 
 
 def _refused(path: str | os.PathLike[str], error: OSError) -> DamagedError | NotFoundError:
