@@ -17,7 +17,7 @@ from jobrun.core.masking import remember
 from jobrun.core.suggestions import did_you_mean
 from jobrun.errors import TaskError
 
-__all__ = ["PLACES", "Template", "TemplateError", "render", "template", "templates_in"]
+__all__ = ["PLACES", "Template", "TemplateError", "render", "template", "templated", "templates_in"]
 
 PLACES = ("spec.dir", "run.dir", "run.name", "node")
 _PART = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
@@ -74,6 +74,20 @@ def template(text: str) -> Template:
     return Template(text, tuple(names))
 
 
+def templated(value: Any) -> Any:
+    """Return a value with its strings that hold ``${`` as templates, in lists and dicts too.
+
+    Raises TemplateError.
+    """
+    if isinstance(value, str):
+        return template(value) if "${" in value else value
+    if isinstance(value, dict):
+        return {k: templated(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [templated(v) for v in value]
+    return value
+
+
 def _hint(name: str) -> str:
     near = did_you_mean(name, PLACES)
     there_are = "there are ${spec.dir}, ${run.dir}, ${run.name}, ${node} and ${env.NAME}"
@@ -89,7 +103,8 @@ def _value(name: str, places: Mapping[str, str]) -> str:
         except KeyError:
             message = f"${{{name}}}: the environment variable {name[4:]} is not set"
             raise TaskError(message, hint=f"export {name[4:]}=…") from None
-    raise TaskError(f"${{{name}}} has no value here: this run has no directory")
+    missing = "the job is of no spec" if name == "spec.dir" else "this run has no directory"
+    raise TaskError(f"${{{name}}} has no value here: {missing}")
 
 
 def render(value: Any, places: Mapping[str, str]) -> Any:

@@ -43,7 +43,7 @@ __all__ = ["Changes", "Choice", "FoundState", "Request", "Start", "decide"]
 Action = Literal["fresh", "resume", "exit", "done", "refuse", "new_run"]
 Only = Literal["", "exit"]
 
-_ACCEPTING = "JobRunner(..., request=jobrun.engine.resume_policy.Request(accept_changes=True))"
+_ACCEPTING = "JobRunner(..., accept_changes=True)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,9 @@ __all__ = ["JobRunner"]
 class JobRunner:
     """The runner of ``job``, saving it with ``manager`` (None: nothing is written anywhere).
 
-    ``resume_from_epoch`` starts from the checkpoint of that epoch, even if there are later ones.
+    ``resume_from_epoch`` starts from the checkpoint of that epoch, even if there are later ones;
+    ``accept_changes`` resumes the run of a job that has changed since.  ``request`` is what the
+    commands ask for, in place of both.
     Without a ``report`` a notebook shows the progress (``progress_report``); elsewhere important
     events, such as a failed save, are Python warnings.
     ``check_inputs`` looks for tasks that change their inputs undeclared.  ``look`` is called
@@ -66,6 +68,7 @@ class JobRunner:
         manager: CheckpointManager | None = None,
         resume_from_epoch: int | None = None,
         *,
+        accept_changes: bool = False,
         report: Report | None = None,
         request: Request | None = None,
         check_inputs: bool = False,
@@ -76,7 +79,7 @@ class JobRunner:
         problems = check(job, analysis)
         if problems:
             raise SpecError(problems)
-        request = request or _request(job, resume_from_epoch)
+        request = request or _request(job, resume_from_epoch, accept_changes)
         shows = _usual_report() if report is None else report
         if manager is not None and not keeps_files(shows):
             shows = ContinuedFiles(shows)
@@ -233,13 +236,14 @@ def _checked(choice: Choice) -> Choice:
     return choice
 
 
-def _request(job: Job, epoch: int | None) -> Request:
+def _request(job: Job, epoch: int | None, accept_changes: bool) -> Request:
     """Return the request to train a job, with the spec that it was loaded from."""
     origin = job.origin
     if origin is None:
-        return Request(epoch=epoch)
+        return Request(epoch=epoch, accept_changes=accept_changes)
     return Request(
         epoch=epoch,
+        accept_changes=accept_changes,
         folder=origin.folder,
         spec_path=origin.path,
         spec_text=origin.text,

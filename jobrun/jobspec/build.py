@@ -7,17 +7,16 @@ from typing import Any
 
 from jobrun.core.gc_tuning import paused
 from jobrun.core.suggestions import did_you_mean
+from jobrun.core.template import templated
 from jobrun.errors import Problem, SpecError
 from jobrun.jobspec.doubts import doubts
 from jobrun.jobspec.model import TaskModel
 from jobrun.jobspec.model_values import (
     callee_of,
-    literals_of,
     policy_of,
     renamed,
     retries_of,
     upload_of,
-    value_of,
 )
 from jobrun.jobspec.pipes import DoStepModel, MapStepModel, SourceModel
 from jobrun.jobspec.places import Places
@@ -85,7 +84,7 @@ class JobBuilder:
             node = holder.get(number) if isinstance(holder.value, list) else holder
             name, value, options = reporter_parts(entry)
             where = self.places.of(node) if node is not None else None
-            yield Reporter(name, value_of(value), literals_of(options), where)
+            yield Reporter(name, templated(value), templated(options or {}), where)
 
     def _group(self, job: Job, group: str) -> None:
         for number, model in enumerate(self.model.tasks(group)):
@@ -108,7 +107,7 @@ class JobBuilder:
         return Task(
             callee_of(model),
             model.in_,
-            literals_of(model.with_),
+            model.with_,
             model.update,
             renamed(model.load.blobs) if model.load is not None else model.out,
             model.name,
@@ -157,12 +156,12 @@ class JobBuilder:
         """Return a source, as the arguments of ``Pipe`` and of ``data``."""
         return {
             "from_": model.from_,
-            "file": None if model.file is None else value_of(model.file),
+            "file": model.file,
             "types": model.types,
             "cell_limit": model.cell_limit,
             "call": model.call,
             "in_": model.in_,
-            "with_": literals_of(model.with_),
+            "with_": model.with_,
             "resume": model.resume,
             "zip": self._sources(model.zip, node.get("zip")),
             "concat": self._sources(model.concat, node.get("concat")),
@@ -198,7 +197,7 @@ class JobBuilder:
         return Task(
             model.call,
             model.in_,
-            literals_of(model.with_),
+            model.with_,
             does.update if does else None,
             model.out,
             model.name,

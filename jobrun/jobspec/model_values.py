@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from jobrun.core.template import template
 from jobrun.jobspec.checkpoints import CheckpointModel
 from jobrun.jobspec.model import TaskModel
 from jobrun.jobspec.tasks import RetriesModel, ShellModel
@@ -16,12 +14,10 @@ from jobrun.model.shell import FileForm, Shell
 
 __all__ = [
     "callee_of",
-    "literals_of",
     "policy_of",
     "renamed",
     "retries_of",
     "upload_of",
-    "value_of",
 ]
 
 
@@ -46,8 +42,7 @@ def policy_of(model: CheckpointModel | None) -> CheckpointPolicy | None:
 def upload_of(model: UploadModel | None) -> Upload | None:
     if model is None:
         return None
-    to = None if model.to is None else value_of(model.to)
-    return Upload(to, model.call, literals_of(model.with_), model.what)
+    return Upload(model.to, model.call, model.with_ or {}, model.what)
 
 
 def callee_of(model: TaskModel) -> str | Shell | Load:
@@ -56,9 +51,7 @@ def callee_of(model: TaskModel) -> str | Shell | Load:
         return _shell(model.shell)
     if model.load is not None:
         given = model.load
-        run = None if given.run is None else value_of(given.run)
-        file = None if given.file is None else value_of(given.file)
-        return Load(run, given.epoch, given.id, file, given.strict is not False)
+        return Load(given.run, given.epoch, given.id, given.file, given.strict is not False)
     return str(model.call)
 
 
@@ -79,18 +72,3 @@ def _shell(model: ShellModel) -> Shell:
         for name, form in (model.files or {}).items()
     }
     return Shell(model.command or "", model.script or "", files)
-
-
-def literals_of(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {k: value_of(v) for k, v in (given or {}).items()}
-
-
-def value_of(value: Any) -> Any:
-    """Return a value with its texts that hold ``${`` as templates."""
-    if isinstance(value, str):
-        return template(value) if "${" in value else value
-    if isinstance(value, dict):
-        return {k: value_of(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [value_of(v) for v in value]
-    return value

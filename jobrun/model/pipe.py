@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobrun.core.suggestions import did_you_mean_or_all
-from jobrun.core.template import Template
+from jobrun.core.template import Template, TemplateError, templated
 from jobrun.errors import Problem, SpecError, Where
 from jobrun.model.options import Number
 from jobrun.model.rows import (
@@ -53,7 +53,7 @@ def data(
     options = FileOptions(dict(types or {}), cell_limit)
     made = Data(
         {} if file or call or zip or concat else _blobs(columns),
-        None if file is None else FileSource(file, columns, options),
+        None if file is None else FileSource(_path(file, where, marks), columns, options),
         None if call is None else _call_source(call, in_, with_, columns, where, marks),
         tuple(zip),
         tuple(concat),
@@ -65,6 +65,18 @@ def data(
     if resume is not None:
         return _resumed(made, resume, (marks or {}).get("resume", where))
     return made
+
+
+def _path(
+    file: str | Template, where: Where | None, marks: Mapping[str, Where] | None
+) -> str | Template:
+    """Return the path, a template if it holds ``${``; raises SpecError."""
+    try:
+        path: str | Template = templated(file)
+    except TemplateError as error:
+        place = (marks or {}).get("file", where)
+        raise SpecError([Problem(f"'file': {error.message}", place, error.hint)]) from None
+    return path
 
 
 def _column_names(given: From | None) -> dict[str, str | tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from jobrun.core.template import TemplateError, templated
 from jobrun.errors import UsageError
 from jobrun.model.codecs import CODECS, NO_CODEC, codec_names
 
@@ -156,10 +157,10 @@ DEFAULT_POLICY = CheckpointPolicy()
 class Upload:
     """The target to which checkpoints are copied after the loop.
 
-    ``to`` is a directory or a URL, a string or a template; or ``call`` a function, itself or as
-    ``module:function``, that is called with the path of each checkpoint, and ``literals`` as
-    keyword arguments.  ``what`` is ``final``, the newest checkpoint, or ``kept``, all that are
-    kept.  Raises UsageError for invalid values.
+    ``to`` is a directory or a URL; or ``call`` a function, itself or as ``module:function``, that
+    is called with the path of each checkpoint, and ``literals`` as keyword arguments.  Both may
+    hold ``${run.dir}`` and others.  ``what`` is ``final``, the newest checkpoint, or ``kept``, all
+    that are kept.  Raises UsageError for invalid values.
     """
 
     to: object = None
@@ -172,6 +173,11 @@ class Upload:
             raise UsageError("an upload has either 'to' or 'call'")
         if self.what not in ("final", "kept"):
             raise UsageError(f"an upload is of what is 'final' or 'kept', not {self.what!r}")
+        try:
+            object.__setattr__(self, "to", templated(self.to))
+            object.__setattr__(self, "literals", templated(dict(self.literals)))
+        except TemplateError as error:
+            raise UsageError(f"an upload: {error.message}", hint=error.hint) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
+from jobrun.core.template import TemplateError, templated
 from jobrun.errors import Problem, SpecError, Where
 from jobrun.model.options import Load, Number, Retries
 from jobrun.model.shell import Shell
@@ -87,8 +88,10 @@ class Task:
     list for positional arguments (first ``in_``, then ``update``), a mapping ``{parameter: blob}``
     for keyword arguments (a None value: the blob of the same name); ``{"reduce": "mean", "of":
     "trainer_*:g"}`` instead of a name is one value of all nodes.  ``with_`` holds literal
-    keyword arguments.  ``out`` is a name, a list of names for a returned tuple, or a mapping
-    ``{key in the returned dict: blob}``.  ``after`` names tasks of the same group.
+    keyword arguments; in their strings ``${run.dir}`` and others are replaced, as in a spec.
+    ``out`` is a name, a list of names for a returned tuple, or a mapping
+    ``{key in the returned dict: blob}``.  ``after`` names tasks of the same group; ``every=5``
+    runs the task every fifth epoch only.
 
     With ``retries`` (their number, or ``Retries``) a call that fails is repeated, each time with
     ``update`` blobs as they were.  ``timeout`` is in seconds: a program is ended then; if it is
@@ -125,10 +128,12 @@ class Task:
         self.timeout = timeout
         self.thread = thread
         self.inputs = arguments(in_)
-        self.literals: dict[str, Any] = dict(with_ or {})
         self.updates = arguments(update)
         self.outputs = outputs(out)
         self._describe(name, after, every, node, where, marks)
+        self.literals: dict[str, Any] = self._templated(dict(with_ or {}), "with")
+        if isinstance(fn, Load):
+            self.fn = self._with_templates(fn)
         self._check_arguments()
         self._check_options()
         if isinstance(fn, Shell):
@@ -180,6 +185,17 @@ class Task:
     def mark(self, *keys: str) -> Where | None:
         """Return the place in the spec of the first of ``keys`` that has one, else of the task."""
         return next((self.marks[k] for k in keys if k in self.marks), self.where)
+
+    def _templated(self, value: Any, key: str) -> Any:
+        """Return a value with its strings that hold ``${`` as templates."""
+        try:
+            return templated(value)
+        except TemplateError as error:
+            self._refuse(f"{key!r}: {error.message}", key, error.hint)
+
+    def _with_templates(self, load: Load) -> Load:
+        run, file = (self._templated(path, "load") for path in (load.run, load.file))
+        return replace(load, run=run, file=file)
 
     def _check_arguments(self) -> None:
         """Check that arguments are positional or by keyword, and no parameter is given twice."""
@@ -258,7 +274,7 @@ class Task:
         if tasks is not None:
             tasks.append(self)
 
-    def _refuse(self, message: str, key: str, hint: str = "") -> None:
+    def _refuse(self, message: str, key: str, hint: str = "") -> NoReturn:
         raise SpecError([Problem(f"task {self.name!r}: {message}", self.mark(key), hint)])
 
     def __repr__(self) -> str:

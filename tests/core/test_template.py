@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from jobrun.core.template import Template, TemplateError, render, template, templates_in
+from jobrun.core.template import (
+    Template,
+    TemplateError,
+    render,
+    template,
+    templated,
+    templates_in,
+)
 from jobrun.errors import TaskError
 
 PLACES = {"spec.dir": "/specs", "run.dir": "/runs/a", "node": "n0"}
@@ -54,6 +61,8 @@ def test_a_value_that_is_missing_is_an_error() -> None:
         template("${env.JOBRUN_NOT_SET_HERE}").render(PLACES)
     with pytest.raises(TaskError, match="this run has no directory"):
         template("${run.dir}").render({"node": "n0"})
+    with pytest.raises(TaskError, match="the job is of no spec"):
+        template("${spec.dir}").render({"node": "n0"})
 
 
 def test_values_are_gone_through() -> None:
@@ -61,3 +70,11 @@ def test_values_are_gone_through() -> None:
     assert render(value, PLACES) == {"a": "n0", "b": [1, {"c": "${x}"}], "d": "${node}"}
     assert [t.text for t in templates_in(value)] == ["${node}", "$${x}"]
     assert templates_in(value).__next__() == Template("${node}", ("node",))
+
+
+def test_strings_become_templates_at_any_depth() -> None:
+    value = {"a": "${node}", "b": [1, {"c": "$${x}"}], "d": "$", "e": ("${node}",)}
+    made = templated(value)
+    assert [t.text for t in templates_in(made)] == ["${node}", "$${x}"]
+    assert (made["d"], made["e"]) == ("$", ("${node}",))
+    assert templated(made) == made

@@ -187,7 +187,7 @@ def test_unfinished_run_of_another_job_is_refused_by_resume(state: str) -> None:
 def test_a_refusal_in_python_names_no_commands() -> None:
     lines = choose(Request(), "interrupted", JOB).lines
     assert not any("jobrun train" in line or "jobrun resume" in line for line in lines)
-    assert any("Request(accept_changes=True)" in line for line in lines)
+    assert any("JobRunner(..., accept_changes=True)" in line for line in lines)
 
 
 @BOTH
@@ -232,8 +232,7 @@ def test_a_finished_run_of_another_job_is_refused_where_python_built_the_job(sta
     choice = choose(Request("train"), state, JOB)  # it was given one directory: no run beside it
     assert (choice.action, choice.exit_code) == ("refuse", 2)
     assert choice.lines[2:] == (
-        "to resume with the changes:  "
-        "JobRunner(..., request=jobrun.engine.resume_policy.Request(accept_changes=True))",
+        "to resume with the changes:  JobRunner(..., accept_changes=True)",
         "to start a new run:          give the CheckpointManager another directory",
     )
 

@@ -21,7 +21,7 @@ from jobrun.checkpoint.catalog import Catalog
 from jobrun.core.current_task import CurrentTask, task_here
 from jobrun.core.events import CheckpointSaved, EpochFinished, Event, RunEnded, Warned
 from jobrun.engine.resume_policy import Request
-from jobrun.errors import LockedError, SpecError, TaskError, UsageError
+from jobrun.errors import LockedError, RunRefusedError, SpecError, TaskError, UsageError
 from jobrun.model.policy import CheckpointPolicy, Every
 
 ROWS = 100
@@ -453,3 +453,28 @@ def test_in_a_notebook_progress_is_shown_by_default(
     JobRunner(job, CheckpointManager(tmp_path)).train()
     assert seen[0] == "RunStarted"
     assert seen[-1] == "RunEnded"
+
+
+def append(epoch: int, out: str) -> None:
+    with open(out, "a") as file:
+        file.write(f"{epoch}\n")
+
+
+def test_a_job_of_python_writes_into_its_run_and_resumes_with_accepted_changes(
+    tmp_path: Path,
+) -> None:
+    def job(epochs: int, name: str) -> Job:
+        with Job("frames") as made:
+            Task(append, "epoch", {"out": "${run.dir}/" + name})
+            made.stop(epochs=epochs)
+        return made
+
+    def train(made: Job, **options: Any) -> int:
+        return JobRunner(made, CheckpointManager(tmp_path / "run"), **options).train()
+
+    assert train(job(2, "a.txt")) == 2
+    assert (tmp_path / "run/a.txt").read_text() == "1\n2\n"
+    with pytest.raises(RunRefusedError, match=r"epoch\.append\.with\.out"):
+        train(job(3, "b.txt"))
+    assert train(job(3, "b.txt"), accept_changes=True) == 3
+    assert (tmp_path / "run/b.txt").read_text() == "3\n"

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobrun.errors import SpecError, Where
+from jobrun.core.template import template
+from jobrun.errors import SpecError, UsageError, Where
 from jobrun.model.job import GROUPS, Argument, FileSource, Job, Node, Pipe, Task
 from jobrun.model.options import Load
+from jobrun.model.policy import Upload
 from jobrun.model.shell import Shell
 
 
@@ -257,3 +259,30 @@ def test_places() -> None:
     assert task.mark("out:x", "out") == there
     assert task.mark("in:x") == here
     assert Task("m:f").mark("in:x") is None
+
+
+def test_strings_with_places_are_templates_as_in_a_spec() -> None:
+    task = Task("m:write", with_={"out": "${run.dir}/x", "n": [1, "${node}"]})
+    assert task.literals == {"out": template("${run.dir}/x"), "n": [1, template("${node}")]}
+    load = Task(Load(file="${spec.dir}/w.npz"), out={"w": "w"}).fn
+    assert isinstance(load, Load)
+    assert load.file == template("${spec.dir}/w.npz")
+    pipe = Pipe(["x"], file="${spec.dir}/x.npz", do=[Task("m:use", "x")])
+    assert pipe.reader.data.file is not None
+    assert pipe.reader.data.file.path == template("${spec.dir}/x.npz")
+    upload = Upload("${env.HOME}/there")
+    assert upload.to == template("${env.HOME}/there")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Task("m:write", with_={"out": "${rundir}"}),
+        lambda: Task(Load(run="${rundir}"), out={"w": "w"}),
+        lambda: Pipe(["x"], file="${rundir}", do=[Task("m:use", "x")]),
+        lambda: Upload("${rundir}"),
+    ],
+)
+def test_a_place_that_there_is_not_is_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises((SpecError, UsageError), match=r"'\$\{rundir\}' is unknown"):
+        make()
