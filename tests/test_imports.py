@@ -336,7 +336,7 @@ def touches(name: str) -> Iterator[str]:
         owner, method = ast.unparse(node.func.value), node.func.attr
         by_os = owner == "os" and method in _OS
         by_shutil = owner == "shutil" and method in ("rmtree", "move")
-        by_path = method in _METHODS and owner.split(".")[-1] not in ("fs", "_fs")
+        by_path = method in _METHODS and owner.split(".")[-1] not in ("fs", "_fs", "DEFAULT")
         if by_os or by_shutil or by_path:
             yield f"{name}:{node.lineno}: {owner}.{method}"
 

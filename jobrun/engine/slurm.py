@@ -74,7 +74,6 @@ def _seconds(text: str) -> float | None:
     return seconds
 
 
-def time_to_stop(end: float, longest_save: float, now: float | None = None) -> bool:
+def time_to_stop(end: float, longest_save: float) -> bool:
     """Return whether to stop now so that the state is saved by ``end``.  All are in seconds."""
-    now = time.time() if now is None else now
-    return now + _NOTICE + _SAVES * longest_save >= end
+    return time.time() + _NOTICE + _SAVES * longest_save >= end

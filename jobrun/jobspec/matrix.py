@@ -147,7 +147,7 @@ def read_matrix(source: SpecSource, sets: Iterable[str]) -> tuple[Matrix | None,
         return None, []
     reader = _Reader(source)
     lists = {str(name): reader.values(str(name), node) for name, node in root.value.items()}
-    reader.check_number(lists, root)
+    reader.check_number(lists)
     if reader.problems:
         return None, reader.problems
     named = {text.partition("=")[0].strip().removeprefix("vars.") for text in sets}
@@ -223,7 +223,7 @@ class _Reader:
                 return False
         return True
 
-    def check_number(self, lists: Mapping[str, list[Scalar]], root: SpecNode) -> None:
+    def check_number(self, lists: Mapping[str, list[Scalar]]) -> None:
         """Refuse a matrix of too many runs."""
         count = math.prod(map(len, lists.values()))
         if count > MOST:

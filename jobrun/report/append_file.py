@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from jobrun.storage.fs import DEFAULT, Fs
+from jobrun.storage.fs import DEFAULT
 
 __all__ = ["Appender"]
 
@@ -24,18 +24,16 @@ class Appender:
     which may belong to another file by now, the file is opened again.
     """
 
-    def __init__(self, path: Path, *, fs: Fs = DEFAULT, block: int = _BLOCK) -> None:
-        self._fs = fs
+    def __init__(self, path: Path) -> None:
         self._path = str(path)
-        self._block = block
         self._torn = False
         self._open()
 
     def _open(self) -> None:
-        self._file = self._fs.open_append(self._path)
+        self._file = DEFAULT.open_append(self._path)
         self._opened = os.fstat(self._file.fileno())
         try:
-            self._end = self._cut_torn_line(self._block)
+            self._end = self._cut_torn_line()
         except BaseException:
             self.close()
             raise
@@ -51,21 +49,21 @@ class Appender:
         if not self._is_open():
             self._open()
         if self._torn:
-            self._fs.cut(self._file, self._path, self._end)
+            DEFAULT.cut(self._file, self._path, self._end)
             self._torn = False
         try:
-            self._fs.append(self._file, self._path, data)
+            DEFAULT.append(self._file, self._path, data)
         except OSError:
             self._torn = True
             with suppress(OSError):
-                self._fs.cut(self._file, self._path, self._end)
+                DEFAULT.cut(self._file, self._path, self._end)
                 self._torn = False
             raise
         self._end += len(data)
 
     def sync(self) -> None:
         """Make the appended lines durable."""
-        self._fs.sync_file(self._path)
+        DEFAULT.sync_file(self._path)
 
     def close(self) -> None:
         """Close the file."""
@@ -73,11 +71,11 @@ class Appender:
             os.close(self._file.fileno())
         self._file.close()
 
-    def _cut_torn_line(self, block: int) -> int:
+    def _cut_torn_line(self) -> int:
         """Cut off what follows the last line feed; return the number of bytes left."""
         keep = end = self._file.seek(0, os.SEEK_END)
         while keep > 0:
-            start = max(0, keep - block)
+            start = max(0, keep - _BLOCK)
             self._file.seek(start)
             found = self._file.read(keep - start).rfind(b"\n")
             if found >= 0:
@@ -85,5 +83,5 @@ class Appender:
                 break
             keep = start
         if keep < end:
-            self._fs.cut(self._file, self._path, keep)
+            DEFAULT.cut(self._file, self._path, keep)
         return keep

@@ -101,10 +101,10 @@ def printers(path: Path) -> list[str]:
     return list(dict.fromkeys(task for task in found if task is not None))
 
 
-def since_time(text: str, now: datetime | None = None) -> str:
+def since_time(text: str) -> str:
     """Return a duration ago (``10m``) or a time in the form of the log; raises UsageError."""
     if (seconds := seconds_of(text)) is not None:
-        moment = (now or datetime.now(UTC)) - timedelta(seconds=seconds)
+        moment = datetime.now(UTC) - timedelta(seconds=seconds)
     else:
         try:
             moment = datetime.fromisoformat(text)

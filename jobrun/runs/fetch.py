@@ -20,7 +20,7 @@ from jobrun.remote.store import Store, join, split
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.series import claim
 from jobrun.storage.bounded_json import parse_json
-from jobrun.storage.fs import DEFAULT, Fs
+from jobrun.storage.fs import DEFAULT
 from jobrun.storage.threads import THREADS_FAR
 
 __all__ = ["RUN_FILES", "fetch"]
@@ -31,7 +31,7 @@ RUN_FILES = ("run.json", "spec.yaml", "spec.resolved.yaml")
 """What makes checkpoints a run: kept beside them wherever they go."""
 
 
-def fetch(found: RemoteCheckpoint, runs_dir: str | os.PathLike[str], *, fs: Fs = DEFAULT) -> RunDir:
+def fetch(found: RemoteCheckpoint, runs_dir: str | os.PathLike[str]) -> RunDir:
     """Make a run in ``runs_dir`` of one elsewhere, with one of its checkpoints: see ``find_at``.
 
     Everything is proven before it has its name.  The run gets the name that it has there, with a
@@ -42,15 +42,15 @@ def fetch(found: RemoteCheckpoint, runs_dir: str | os.PathLike[str], *, fs: Fs =
     if "run.json" not in files:
         hint = "an upload puts it beside the checkpoints; 'load-blobs' reads them without it"
         raise NotFoundError("there is no run.json", where=store.place, hint=hint)
-    run = claim(runs_dir, _name(files["run.json"], split(store.place)[1]), fs=fs)
+    run = claim(runs_dir, _name(files["run.json"], split(store.place)[1]))
     run_json = _above_all(files.pop("run.json"), store)
     try:
-        clean_leftovers(run.path, fs)  # of a fetch that was killed
-        with staged(run.path, found.record.id, fs) as partial:
-            _copy(found, partial, fs)
+        clean_leftovers(run.path)  # of a fetch that was killed
+        with staged(run.path, found.record.id) as partial:
+            _copy(found, partial)
             for name, data in files.items():
                 run.put(name, data)
-            publish(partial, found.record.id, fs)
+            publish(partial, found.record.id)
         run.put("run.json", run_json)
     finally:
         run.unlock()
@@ -97,29 +97,31 @@ def _above_all(run_json: bytes, store: Store) -> bytes:
     return (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-def _copy(found: RemoteCheckpoint, partial: str, fs: Fs) -> None:
+def _copy(found: RemoteCheckpoint, partial: str) -> None:
     """Copy a checkpoint into a new directory, durably, and prove it."""
     store = found.store
     sizes = store.sizes(found.name)
     names = sorted(filter(_is_ours, sizes))
     folders = sorted({above for name in names for above in _above(name)})
     for folder in folders:
-        fs.mkdir(f"{partial}/{folder}")
+        DEFAULT.mkdir(f"{partial}/{folder}")
 
     def bring(name: str) -> None:
-        fs.write(f"{partial}/{name}", [store.read(f"{found.name}/{name}", sizes[name])], sync=True)
+        DEFAULT.write(
+            f"{partial}/{name}", [store.read(f"{found.name}/{name}", sizes[name])], sync=True
+        )
 
     def bring_again(path: str) -> None:
         name = os.path.relpath(path, partial)
         if name in sizes:
-            fs.unlink(path)
+            DEFAULT.unlink(path)
             bring(name)
 
     with ThreadPoolExecutor(THREADS_FAR) as pool:
         list(pool.map(bring, names))
-    _prove(partial, found.url, fs, bring_again)
+    _prove(partial, found.url, bring_again)
     for folder in reversed(folders):
-        fs.sync_dir(f"{partial}/{folder}")
+        DEFAULT.sync_dir(f"{partial}/{folder}")
 
 
 def _is_ours(name: str) -> bool:
@@ -135,7 +137,7 @@ def _above(name: str) -> list[str]:
     return ["/".join(parts[: n + 1]) for n in range(len(parts))]
 
 
-def _prove(partial: str, place: str, fs: Fs, bring_again: Callable[[str], None]) -> None:
+def _prove(partial: str, place: str, bring_again: Callable[[str], None]) -> None:
     """Raise DamagedError unless every byte is as in the manifests.
 
     A damaged file is brought again once: a network may have damaged it.
@@ -149,13 +151,15 @@ def _prove(partial: str, place: str, fs: Fs, bring_again: Callable[[str], None])
         return call()
 
     try:
-        record = proven(lambda: read_record(fs, partial))
-        proven(lambda: check_root(fs, partial, record))
+        record = proven(lambda: read_record(DEFAULT, partial))
+        proven(lambda: check_root(DEFAULT, partial, record))
         for node in record.nodes:
-            for entry in proven(partial_call(read_manifest, fs, partial, record, node)).entries:
+            for entry in proven(
+                partial_call(read_manifest, DEFAULT, partial, record, node)
+            ).entries:
                 base = f"{partial}/{node}/{entry.path}".rstrip("/")
                 for file in entry.files:
-                    proven(partial_call(check_payload, fs, f"{base}/{file.name}", file))
+                    proven(partial_call(check_payload, DEFAULT, f"{base}/{file.name}", file))
     except DamagedError as error:
         where = str(error.where or "").replace(partial, place)
         raise DamagedError(error.message, where=where, hint=error.hint) from error

@@ -9,7 +9,6 @@ from pathlib import Path
 from jobrun.errors import LockedError, NotFoundError
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import folders_in
-from jobrun.storage.fs import DEFAULT, Fs
 
 __all__ = [
     "claim",
@@ -56,7 +55,7 @@ def fresh_name(runs_dir: str | os.PathLike[str], name: str) -> Path:
     return Path(runs_dir) / (name if number == 1 else f"{name}-{number}")
 
 
-def claim(runs_dir: str | os.PathLike[str], name: str, *, fs: Fs = DEFAULT) -> RunDir:
+def claim(runs_dir: str | os.PathLike[str], name: str) -> RunDir:
     """Make the directory of the next fresh run, and hold it: two processes never get the same one.
 
     One in which a process died before it had begun is taken again.  Raises SaveError where no
@@ -65,7 +64,7 @@ def claim(runs_dir: str | os.PathLike[str], name: str, *, fs: Fs = DEFAULT) -> R
     refused: Path | None = None
     while True:
         unborn = _unborn(runs_dir, name)
-        run = RunDir(unborn if unborn not in (None, refused) else fresh_name(runs_dir, name), fs=fs)
+        run = RunDir(unborn if unborn not in (None, refused) else fresh_name(runs_dir, name))
         try:
             run.lock()
         except LockedError:  # another process is about to begin there
@@ -91,7 +90,6 @@ def claim_after(
     seen: Path | None,
     *,
     beside: bool = False,
-    fs: Fs = DEFAULT,
 ) -> RunDir | None:
     """Make the run directory that follows ``seen``, and hold it.
 
@@ -105,11 +103,11 @@ def claim_after(
     where no directory can be made.
     """
     if beside:
-        return claim(runs_dir, name, fs=fs)
+        return claim(runs_dir, name)
     path = next(iter(numbered(runs_dir, name)), None)
     if path is None or (seen is not None and path.name == seen.name):
         path = fresh_name(runs_dir, name)
-    run = RunDir(path, fs=fs)
+    run = RunDir(path)
     run.lock()
     if run.is_empty():
         return run

@@ -41,7 +41,7 @@ from jobrun.errors import DamagedError, NotFoundError
 from jobrun.runs.run_state import utc_now
 from jobrun.runs.rundir import SWEEP, RunDir
 from jobrun.storage.bounded_json import MAX_BYTES, parse_json
-from jobrun.storage.fs import DEFAULT, Fs, FsError
+from jobrun.storage.fs import DEFAULT, FsError
 from jobrun.storage.regular_file import read_run_file
 
 __all__ = [
@@ -148,11 +148,9 @@ class SweepDir:
     files that are replaced.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, home: RunDir | None = None, fs: Fs = DEFAULT
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, home: RunDir | None = None) -> None:
         self.path = Path(path)
-        self.home = home or RunDir(path, fs=fs)
+        self.home = home or RunDir(path)
 
     def __repr__(self) -> str:
         return f"SweepDir({str(self.path)!r})"

@@ -27,7 +27,7 @@ from threading import Event, Thread
 
 from jobrun.core.notices import notice
 from jobrun.core.process_identity import ProcessIdentity
-from jobrun.storage.fs import DEFAULT, Fs, FsError
+from jobrun.storage.fs import DEFAULT, FsError
 from jobrun.storage.regular_file import close_after_reading
 
 __all__ = ["LOCK_FILE", "LockFile", "live_owner"]
@@ -50,9 +50,8 @@ _RELEASED = b"released\n"
 class LockFile:
     """The lock of one directory."""
 
-    def __init__(self, folder: Path, fs: Fs = DEFAULT) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._fs = fs
         self._number = 0
         self._pid = 0
         self._text = b""
@@ -70,7 +69,7 @@ class LockFile:
         """Become the owner; return an empty string, or else who is.  Raises OSError."""
         for _ in range(_TRIES):
             highest = _highest(self._folder)
-            if highest and not _is_free(self._fs, self._path(highest)):
+            if highest and not _is_free(self._path(highest)):
                 return _name(self._path(highest))
             if self._make(highest + 1):
                 return ""
@@ -80,16 +79,16 @@ class LockFile:
         """Create the file of a number; return whether that makes this process the owner."""
         path, text = self._path(number), _text()
         try:
-            self._fs.write(str(path), [text], sync=True)
+            DEFAULT.write(str(path), [text], sync=True)
         except FsError as error:
             if error.errno == errno.EEXIST:
                 return False
             raise
         if _highest(self._folder) != number:
-            _remove(self._fs, path)
+            _remove(path)
             return False
         for lower in [n for n in _numbers(self._folder) if n < number]:
-            _remove(self._fs, self._path(lower))
+            _remove(self._path(lower))
         self._number, self._text, self._pid, self._stopped = number, text, os.getpid(), Event()
         Thread(target=_beat, args=(path, self._stopped), name="jobrun-lock", daemon=True).start()
         return True
@@ -100,7 +99,7 @@ class LockFile:
         self._stopped.set()
         if held:
             with suppress(OSError):
-                self._fs.put(str(held), _RELEASED)
+                DEFAULT.put(str(held), _RELEASED)
 
     def _is_highest(self) -> bool:
         return _highest(self._folder) == self._number
@@ -176,13 +175,13 @@ def _is_over(path: Path) -> bool | None:
     return None if owner is None else owner.is_gone()
 
 
-def _is_free(fs: Fs, path: Path) -> bool:
+def _is_free(path: Path) -> bool:
     """Return whether a lock may be taken over, after watching it if that is needed."""
     over = _is_over(path)
     if over is not None:
         return over
     before = _read(path)
-    if _age(path, _now(fs, path.parent)) < _patience(path):
+    if _age(path, _now(path.parent)) < _patience(path):
         return False
     notice(
         f"{path} is the lock of {_name(path)}, which seems to be gone: it is taken over if it "
@@ -211,20 +210,20 @@ def _age(path: Path, now: float) -> float:
     return 0.0 if found is None else now - found[1]
 
 
-def _now(fs: Fs, folder: Path) -> float:
+def _now(folder: Path) -> float:
     """Return the time by the clock that the file system stamps files with."""
     probe = folder / f".lock.{os.urandom(4).hex()}"
-    fs.write(str(probe), [], sync=False)
+    DEFAULT.write(str(probe), [], sync=False)
     try:
         return probe.stat().st_mtime
     finally:
-        _remove(fs, probe)
+        _remove(probe)
 
 
-def _remove(fs: Fs, path: Path) -> None:
+def _remove(path: Path) -> None:
     """Remove a file; nothing if another process has."""
     with suppress(FsError):
-        fs.unlink(str(path))
+        DEFAULT.unlink(str(path))
 
 
 def _beat(path: Path, stopped: Event) -> None:

@@ -11,7 +11,7 @@ from jobrun.checkpoint.contents import freed_by
 from jobrun.errors import JobrunError
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.sweepdir import SweepDir
-from jobrun.storage.fs import DEFAULT, Fs, FsError
+from jobrun.storage.fs import DEFAULT, FsError
 
 __all__ = ["remove", "space_of"]
 
@@ -21,7 +21,7 @@ def space_of(path: Path) -> int:
     return freed_by([path])
 
 
-def remove(target: RunDir | SweepDir, *, fs: Fs = DEFAULT) -> int:
+def remove(target: RunDir | SweepDir) -> int:
     """Remove a run, or a sweep with all its runs; return the bytes that this frees.
 
     It takes another, hidden name first: a crash leaves no half of a run.  Raises LockedError while
@@ -31,9 +31,9 @@ def remove(target: RunDir | SweepDir, *, fs: Fs = DEFAULT) -> int:
     hidden = target.path.with_name(f".removed-{secrets.token_hex(4)}")
     try:
         with _held(target):
-            fs.rename(str(target.path), str(hidden))
-            fs.sync_dir(str(target.path.parent))
-            fs.remove_tree(str(hidden))
+            DEFAULT.rename(str(target.path), str(hidden))
+            DEFAULT.sync_dir(str(target.path.parent))
+            DEFAULT.remove_tree(str(hidden))
     except FsError as error:
         raise JobrunError(f"it cannot be removed: {error}", where=target.shown()) from error
     return freed

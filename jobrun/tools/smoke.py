@@ -112,16 +112,15 @@ def smoke(
     epochs: int,
     batches: int,
     code: str | None = None,
-    began: Callable[[str], None] = lambda name: None,
 ) -> Smoke:
-    """Run all steps in ``folder``, which is empty; ``began`` is called with the name of each.
+    """Run all steps in ``folder``, which is empty.
 
     ``code`` is the folder of the code, if it is not the spec's.
 
     The first failure ends it.  Errors of the job are results and are not raised.
     """
     order = SmokeOrder(spec, tuple(sets), epochs, batches, "", "", code=code)
-    run = _Run(order, folder, began)
+    run = _Run(order, folder)
     for step in (run.check_spec, run.train, run.kill_and_resume, run.compare):
         if not step():
             break
@@ -131,10 +130,9 @@ def smoke(
 class _Run:
     """The steps of a smoke run, in order; each returns whether to continue."""
 
-    def __init__(self, asked: SmokeOrder, folder: Path, began: Callable[[str], None]) -> None:
+    def __init__(self, asked: SmokeOrder, folder: Path) -> None:
         self._asked = asked
         self._folder = folder
-        self._began = began
         self.steps: list[Step] = []
         self.exit_code = EXIT_DONE
         self._ends: list[dict[str, Any]] = []
@@ -200,7 +198,6 @@ class _Run:
         return self._step("compare", same)
 
     def _step(self, name: str, action: Callable[[], str]) -> bool:
-        self._began(name)
         start = time.monotonic()
         try:
             text, status, details = action(), "ok", ""

@@ -142,13 +142,13 @@ def _borrow_array(box: Box, sole: bool) -> Array:
     return BUFFERS.copy(box.value)
 
 
-def reclaim(items: dict[str, Value], key: str, sole: bool = True) -> None:
+def reclaim(items: dict[str, Value], key: str) -> None:
     """Keep the memory of arrays under ``items[key]`` without another holder, for later copies.
 
     Their boxes are emptied, and so are trees without another holder, so that of a tied array only
-    the last place counts; ``sole`` says whether ``items`` has no other holder.
+    the last place counts.  ``items`` must have no other holder.
     """
-    sole = sole and held_alone(items, key)
+    sole = held_alone(items, key)
     value = items[key]
     if isinstance(value, Tree):
         for name in [*value.items] if sole else ():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -71,11 +72,13 @@ def test_an_end_that_is_no_time_is_an_error(text: str) -> None:
         slurm_job({END: text})
 
 
-def test_there_is_time_for_two_of_the_longest_saves() -> None:
-    assert not time_to_stop(1000.0, 0.0, now=939.0)
-    assert time_to_stop(1000.0, 0.0, now=940.0)
-    assert not time_to_stop(1000.0, 100.0, now=739.0)
-    assert time_to_stop(1000.0, 100.0, now=740.0)
+@pytest.mark.parametrize(("longest_save", "last"), [(0.0, 940.0), (100.0, 740.0)])
+def test_there_is_time_for_two_of_the_longest_saves(
+    longest_save: float, last: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for now, stops in ((last - 1, False), (last, True)):
+        monkeypatch.setattr("jobrun.engine.slurm.time", SimpleNamespace(time=lambda now=now: now))
+        assert time_to_stop(1000.0, longest_save) == stops
 
 
 def test_a_run_is_interrupted_in_time_and_resumes(

@@ -50,10 +50,13 @@ def test_a_second_attempt_appends(tmp_path: Path) -> None:
         (b"\n", b"\n"),
     ],
 )
-def test_a_torn_line_is_cut(tmp_path: Path, before: bytes, after: bytes) -> None:
+def test_a_torn_line_is_cut(
+    tmp_path: Path, before: bytes, after: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobrun.report.append_file._BLOCK", 8)
     path = tmp_path / "file"
     path.write_bytes(before)
-    Appender(path, block=8).close()
+    Appender(path).close()
     assert path.read_bytes() == after
 
 

@@ -95,7 +95,7 @@ class DaskWorkers:
         try:
             return await self._reach(worker, method, args)
         except (OSError, RuntimeError) as error:
-            lost = await self._why(worker, error)
+            lost = await self._why(worker)
             self._end(lost)
             raise lost from error
 
@@ -156,8 +156,8 @@ class DaskWorkers:
                 sequence, news = await asyncio.wait_for(call, self._timeout)
             except TimeoutError:
                 self._end(self._silent(worker))
-            except Exception as error:
-                self._end(await self._why(worker, error))
+            except Exception:
+                self._end(await self._why(worker))
             else:
                 self.hear(worker, sequence, news)
 
@@ -184,7 +184,7 @@ class DaskWorkers:
         self.lost_addresses.add(peer.address)
         return WorkerLostError(f"{peer.described} has not responded for {self._timeout:g} s")
 
-    async def _why(self, worker: str, error: BaseException) -> JobrunError:
+    async def _why(self, worker: str) -> JobrunError:
         """Return the error that means that a worker cannot be reached."""
         peer = self._placed[worker].peer
         try:

@@ -146,7 +146,10 @@ def _direct_put() -> Callable[[Any, Any], Any] | None:
 
 @lru_cache(256)
 def _form(shape: tuple[int, ...], dtype: Any, wide: bool) -> Any:
-    """Return the type of an array for JAX; None if it makes another dtype of it."""
+    """Return the type of an array for JAX; None if it makes another dtype of it.
+
+    ``wide``: whether JAX has 64-bit types, which tells apart what is cached.
+    """
     if imported("jax").dtypes.canonicalize_dtype(dtype) != dtype:
         return None
     return imported("jax").core.ShapedArray(shape, dtype)

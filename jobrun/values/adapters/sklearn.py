@@ -276,7 +276,7 @@ def _object(form: Mapping[str, Any], before: Any, where: str, made: _Made) -> An
     kind = _class(reference, where)
     try:
         if reference == _TREE:
-            return _tree(kind, form, where)
+            return _tree(kind, form)
         if reference.startswith(_LOSSES) and "arguments" in form:
             return kind(*[_value(a, None, where, made) for a in form["arguments"]])
         obj: Any = object.__new__(kind)
@@ -336,7 +336,7 @@ def _class(reference: Any, where: str) -> type:
     return kind
 
 
-def _tree(kind: Any, form: Mapping[str, Any], where: str) -> Any:
+def _tree(kind: Any, form: Mapping[str, Any]) -> Any:
     """Make a tree, whose nodes are proven to refer to nodes and features that there are.
 
     ``__setstate__`` checks dtypes and shapes only, and prediction nothing at all.
