@@ -33,9 +33,11 @@ os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 # Threads of OpenBLAS wait for work by spinning: half of what the import of numpy costs a process.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# A shell ignores SIGINT for what it starts in the background, and what tests start inherits that.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell ignores SIGINT for what it starts in the background, nohup SIGHUP, and what tests start
+# inherits that.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -104,7 +104,11 @@ def test_words_for_runs_and_plain_arrows(jobrun: Call) -> None:
     [
         (("sum",), 2, "expected two runs or more, or a sweep"),
         (("sum", "sum-4"), 5, "no run 'sum-4'"),
-        (("sum-", "sum"), 5, "'sum-' is ambiguous: 2 runs begin with it\n  hint: sum-2, sum-3"),
+        (
+            ("sum-", "sum"),
+            5,
+            "'sum-' is ambiguous: 2 runs begin with it\n  hint: name one: sum-2, sum-3",
+        ),
         (("sum", "torn"), 5, "runs/torn: run.json cannot be read"),
     ],
 )
