@@ -40,6 +40,7 @@ def command(
     import json
     from dataclasses import asdict
 
+    from jobrun.core.plain_text import plain
     from jobrun.errors import NotFoundError
     from jobrun.report.log_reader import Wanted, read, since_time
     from jobrun.report.log_reader import follow as follow_log
@@ -59,7 +60,7 @@ def command(
             shown = True
             if settings().json:
                 text = json.dumps({**asdict(line), "attempt": number})
-            click.echo(text)
+            click.echo(plain(text))
     except KeyboardInterrupt:  # the usual way to stop following
         if not follow:
             raise

@@ -133,3 +133,11 @@ def test_following_ends_with_the_run(write: Call, start: Call, jobrun: Call, fol
     ]
     assert run.wait(timeout=60) == 0
     assert len(jobrun("logs", "sum", "-f").out.splitlines()) > 6  # one that has ended
+
+
+def test_a_forged_log_sends_no_escapes_to_the_terminal(ran: None, call: Call, folder: Path) -> None:
+    """jobrun's own lines hold none, but the log of a run may come from someone else."""
+    with (folder / "runs/sum/log.txt").open("a", encoding="utf-8") as log:
+        log.write("2026-01-01T00:00:00Z a\x1b]0;title\x07\x1b[2Jb\u202ec\u2028d\re\x9bf\n")
+    shown = call("logs", "sum").out
+    assert shown.endswith(r"a\x1b]0;title\x07\x1b[2Jb\u202ec\u2028d\x0de\x9bf" + "\n")

@@ -35,6 +35,8 @@ from jobrun.report.formatting import (
         (False, "false"),
         (None, "-"),
         ("a\x1b[1mb", "a\\x1b[1mb"),
+        ("a\u202etxt.exe", "a\\u202etxt.exe"),
+        ("a\u2066b\u2028c\u200fd", "a\\u2066b\\u2028c\u200fd"),
     ],
 )
 def test_number(value: object, text: str) -> None:
