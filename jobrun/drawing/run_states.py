@@ -14,17 +14,37 @@ __all__ = ["RunStates"]
 
 @dataclass
 class _Group:
-    """A group: how often and how long it ran, and the times of its tasks."""
+    """A group: how often and how long it ran, and the times of its tasks.
+
+    Saves inside an epoch cut it into pieces, each of which begins and ends as a group does;
+    ``place`` is the attempt and the epoch of the newest piece, ``counted`` that of the newest one
+    in ``runs``; ``earlier`` has the times of the tasks in the pieces of that epoch before it.
+    """
 
     runs: int = 0
     seconds: float = 0.0
     open: bool = False
-    last: int = -1
+    place: tuple[int, int] = (0, -1)
+    counted: tuple[int, int] = (0, -1)
     failed: set[str] = field(default_factory=set)
     times: dict[str, dict[int, float]] = field(default_factory=dict)
+    earlier: dict[str, float] = field(default_factory=dict)
+
+    def begin(self, attempt: int, epoch: int) -> None:
+        self.open = True
+        self.earlier = {}
+        if self.place == (attempt, epoch):
+            self.earlier = {t: of[epoch] for t, of in self.times.items() if epoch in of}
+        self.place = attempt, epoch
+
+    def end(self, seconds: float) -> None:
+        self.open = False
+        self.seconds += seconds
+        self.runs += self.place != self.counted
+        self.counted = self.place
 
     def note(self, task: str, epoch: int, seconds: float) -> None:
-        self.times.setdefault(task, {})[epoch] = seconds
+        self.times.setdefault(task, {})[epoch] = self.earlier.get(task, 0.0) + seconds
 
 
 class RunStates:
@@ -39,12 +59,14 @@ class RunStates:
 
     def __init__(self, alive: bool) -> None:
         self._alive = alive
+        self._attempts = 0
         self._groups: dict[str, _Group] = {}
 
     def see(self, event: Mapping[str, Any]) -> None:
         """Take in the next event."""
         kind = event["event"]
         if kind == "RunStarted":
+            self._attempts += 1
             for known in self._groups.values():
                 known.open = False
                 known.failed.clear()
@@ -54,12 +76,9 @@ class RunStates:
         if group is None:
             group = self._groups[name] = _Group()
         if kind == "GroupStarted":
-            group.open = True
+            group.begin(self._attempts, epoch)
         elif kind == "GroupFinished":
-            group.open = False
-            group.runs += 1
-            group.last = epoch
-            group.seconds += event["seconds"]
+            group.end(event["seconds"])
             for task, seconds in event["slowest"]:
                 group.note(task, epoch, seconds)
         elif kind == "TaskFinished":

@@ -47,21 +47,25 @@ def best_by(
         records = named_now(run.records(), state)
     seen = list(dict.fromkeys(name for record in records for name in record.metrics))
     declared = facts.get("metrics") or {}
-
+    if not records:
+        raise NotFoundError("there is no checkpoint", where=run.shown())
     if metric is None:
         metric = kept_best(facts)
+    if not seen:
+        text = f"no checkpoint has a metric{f' {metric!r}' if metric else ''}"
+        hint = "metrics are recorded at the end of an epoch, and none has any"
+        raise NotFoundError(text, where=run.shown(), hint=hint)
     if metric is None:
         directed = [name for name in seen if direction_of(declared, name)]
         if len(directed) != 1:
-            hint = f"name one: {', '.join(directed or seen) or 'no checkpoint has a metric'}"
+            hint = f"name one: {', '.join(directed or seen)}"
             raise UsageError("best by which metric?", where=run.shown(), hint=hint)
         metric = directed[0]
     name, _, given = metric.rpartition(":")
     if not name or given not in ("min", "max"):
         name, given = metric, direction_of(declared, metric) or ""
     if name not in seen:
-        none = "metrics are recorded at the end of an epoch, and none has any"
-        hint = did_you_mean_or_all(name, seen) or none
+        hint = did_you_mean_or_all(name, seen)
         raise NotFoundError(f"no checkpoint has a metric {name!r}", where=run.shown(), hint=hint)
     if not given:
         hint = f"write {name}:min or {name}:max"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -66,7 +66,10 @@ class PastAttempt:
 
 @dataclass(slots=True)
 class TaskTime:
-    """The time of a task in those epochs in which it was among the slowest of its group."""
+    """The time of a task in those epochs in which it was among the slowest of its group.
+
+    An epoch that saves cut into pieces is one of ``times``.
+    """
 
     group: str
     task: str
@@ -129,6 +132,8 @@ class _AttemptsReader:
         self.kinds = tuple(kind for kind in _KINDS if not (brief and kind in _SUMMED))
         self._attempts: list[PastAttempt] = []
         self._tasks: dict[tuple[str, str], TaskTime] = {}
+        self._pieces: dict[tuple[str, str], tuple[tuple[int, int], float]] = {}
+        """Of each task the attempt and epoch that it ran in last, and its seconds there."""
         self._warnings: dict[str, None] = {}
         self._uploaded: dict[str, None] = {}  # in order, for there may be thousands
 
@@ -143,12 +148,26 @@ class _AttemptsReader:
                 last = max(self._attempts[-1].last, event.get("epoch", 0))
                 self._attempts[-1].last = last if "epoch" in event else -1
         if kind == "GroupFinished":
-            _add_times(self._tasks, event["group"], event["slowest"])
+            self._add_times(event)
         elif kind == "Uploaded":
             self._uploaded.pop(event["place"], None)
             self._uploaded[event["place"]] = None
         elif kind not in _WORK and (warning := _warning(kind, event)):
             self._warnings[warning] = None
+
+    def _add_times(self, event: Mapping[str, Any]) -> None:
+        group, place = event["group"], (len(self._attempts), event["epoch"])
+        for name, seconds in event["slowest"]:
+            time = self._tasks.get((group, name))
+            if time is None:
+                time = self._tasks[group, name] = TaskTime(group, name)
+            before, spent = self._pieces.get((group, name), (None, 0.0))
+            further = before == place
+            spent = spent + seconds if further else seconds
+            self._pieces[group, name] = place, spent
+            time.times += not further
+            time.seconds += seconds
+            time.longest = max(time.longest, spent)
 
     def know_all(self) -> bool:
         """Return whether the end of each attempt has been seen, with its epoch."""
@@ -204,18 +223,6 @@ def _tell(attempt: PastAttempt, kind: str, event: Mapping[str, Any]) -> None:
 
 def _between(start: str, end: str) -> float:
     return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
-
-
-def _add_times(
-    tasks: dict[tuple[str, str], TaskTime], group: str, slowest: Iterable[tuple[str, float]]
-) -> None:
-    for name, seconds in slowest:
-        time = tasks.get((group, name))
-        if time is None:
-            time = tasks[group, name] = TaskTime(group, name)
-        time.times += 1
-        time.seconds += seconds
-        time.longest = max(time.longest, seconds)
 
 
 def _warning(kind: str, event: Mapping[str, Any]) -> str:

@@ -187,7 +187,8 @@ def _checkpoints(summary: RunSummary) -> str:
         text += f", of epochs {summary.records[0].epoch} to {summary.records[-1].epoch}"
     text += f" ({use})"
     if (best := summary.best) is not None:
-        text += f"; best: checkpoint_{best.id} ({best.place})"
+        by = f" by {plain(summary.view.best_by)}" if len(summary.view.best) > 1 else ""
+        text += f"; best{by}: checkpoint_{best.id} ({best.place})"
     if summary.set_aside:
         text += f"; {summary.set_aside} of earlier attempts in attempts/"
     return text

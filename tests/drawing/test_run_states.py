@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from jobrun.drawing.picture import State
 from jobrun.drawing.run_states import RunStates
 
@@ -53,6 +55,21 @@ def test_times_are_means_and_shares_of_the_group() -> None:
     assert state(RUN, "exit", "report") == State("waiting", None, 0.0)
     notes = states_of(RUN).notes(["init", "epoch", "exit"])
     assert notes == {"init": "1.0 s", "epoch": "2 times, 2.0 s each"}
+
+
+def test_the_pieces_of_an_epoch_that_saves_cut_are_one_epoch() -> None:
+    events = [
+        *RUN,
+        began("epoch", 3),
+        ended("epoch", 3, 1.0, step=0.5, read=0.5),
+        began("epoch", 3),
+        ended("epoch", 3, 1.0, step=0.9),
+    ]
+    assert state(events, "epoch", "step").seconds == pytest.approx((0.4 + 1.2 + 1.4) / 3)
+    assert state(events, "epoch", "read").seconds == 0.5
+    assert states_of(events).notes(["epoch"]) == {"epoch": "3 times, 2.0 s each"}
+    again = [*events, STARTED, began("epoch", 3), ended("epoch", 3, 2.0, step=2.0)]
+    assert state(again, "epoch", "step").seconds == pytest.approx((0.4 + 1.2 + 2.0) / 3)
 
 
 def test_what_had_begun_runs_or_was_interrupted() -> None:

@@ -77,3 +77,13 @@ def test_of_a_run_without_metrics_yet_it_is_said_when_they_come(tmp_path: Path) 
     with pytest.raises(NotFoundError, match="no checkpoint has a metric 'loss'") as error:
         best_by(run, "loss")
     assert error.value.hint == "metrics are recorded at the end of an epoch, and none has any"
+    with pytest.raises(NotFoundError, match="has a metric\\n"):
+        best_by(run)
+
+
+@pytest.mark.parametrize("metric", [None, "loss", "loss:min"])
+def test_where_there_is_no_run_nobody_is_asked_for_a_metric(
+    tmp_path: Path, metric: str | None
+) -> None:
+    with pytest.raises(NotFoundError, match="there is no checkpoint"):
+        best_by(RunDir(tmp_path / "nope"), metric)

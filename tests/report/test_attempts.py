@@ -164,3 +164,17 @@ def test_thousands_of_warnings_and_uploads_each_once_in_order(told: Any, make: A
     found = told(make.started(), *each, *each, *places, places[0])
     assert found.warnings == [f"warning {n}" for n in range(3000)]
     assert found.uploaded == [*(f"s3://b/{n}" for n in range(1, 3000)), "s3://b/0"]
+
+
+def test_the_pieces_of_an_epoch_that_saves_cut_are_one_time(told: Any, make: Any) -> None:
+    found = told(
+        make.started(),
+        GroupFinished("epoch", 1, 2, 1.0, (("fit", 1.0), ("read", 0.5))),
+        GroupFinished("epoch", 1, 2, 1.0, (("fit", 2.0),)),
+        GroupFinished("epoch", 2, 2, 1.0, (("fit", 1.5),)),
+        make.started(attempt=2, epoch=1, checkpoint=1),
+        GroupFinished("epoch", 2, 2, 1.0, (("fit", 1.0),)),
+    )
+    fit, read = found.tasks
+    assert (fit.task, fit.times, fit.seconds, fit.longest) == ("fit", 3, 5.5, 3.0)
+    assert (read.task, read.times, read.seconds, read.longest) == ("read", 1, 0.5, 0.5)
