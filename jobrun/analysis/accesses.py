@@ -157,7 +157,7 @@ def _pipe_access(job: Job, pipe: Pipe, node: str, found: Access) -> None:
     for step in pipe.do:
         inside = Access()
         _step_access(job, step, node, inside, columns)
-        # The copies are in lock step: what this one has put out, the others have too.
+        # The copies are in lock step: what this one has written, the others have too.
         whole = {*inside.read_whole()}
         reads = [
             k

@@ -1,4 +1,4 @@
-"""What follows from a job without running it, for all who ask: accesses, live state, names."""
+"""All that follows from a job without running it, computed once: accesses, live state, names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with ``state`` and ``constant``, and with how tasks use live state."""
+"""Checks of ``state`` and ``constant``, and of how tasks use live state."""
 
 from __future__ import annotations
 

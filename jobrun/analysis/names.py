@@ -98,7 +98,7 @@ class StepColumns(Collection[str]):
         self._made: set[str] = set()
 
     def add(self, names: Iterable[str]) -> None:
-        """Add columns that a ``map`` step puts out, for the steps after it."""
+        """Add columns that a ``map`` step returns, for the steps after it."""
         self.names |= dict.fromkeys(names)
         self._made.update(names)
 

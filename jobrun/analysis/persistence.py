@@ -1,4 +1,4 @@
-"""What is saved: the blobs that persist, and the scratch still to be read where a group is cut."""
+"""The blobs that are saved: persistent ones, and scratch still to be read where a group is cut."""
 
 from __future__ import annotations
 

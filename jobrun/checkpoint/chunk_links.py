@@ -1,4 +1,4 @@
-"""Which chunks of an array are those of an earlier checkpoint, and how it is cut to find them.
+"""Finding the chunks of an array that an earlier checkpoint has, and cutting it to that end.
 
 Of a blob that changed in part, or grew, only what is new is written.  The checksum that each chunk
 is given anyway selects the candidate, the chunk of the same name in an earlier checkpoint; that it

@@ -36,7 +36,7 @@ BYTES = "uint8"
 """zarr's data type of values that are stored as bytes."""
 
 _OWN = re.compile(r"[<>|][biufcSUVmM][0-9]{0,10}(\[[0-9]{0,19}[A-Za-z]{1,2}\])?")
-"""What numpy's ``dtype.str`` can be, except for structured dtypes."""
+"""The forms of numpy's ``dtype.str``, except for structured dtypes."""
 _FOREIGN = re.compile(r"(bfloat|float|int|uint|complex)[0-9][0-9a-z_]*")
 _SHOWN = 80
 

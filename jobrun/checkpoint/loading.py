@@ -45,7 +45,7 @@ Reader = Callable[[Path, str], Any]
 """Reads a node's part: ``read(path, node)``."""
 
 _TRIES = 100
-"""How often the newest checkpoint is chosen again that a writer removed while it was read."""
+"""The number of times that the newest is chosen again after a writer removed it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class File(NamedTuple):
 
     @property
     def content(self) -> File:
-        """What is stored: the bytes before compression, if they are known."""
+        """The bytes before compression as a file, or this file if they are unknown."""
         return self.raw or self
 
     @property

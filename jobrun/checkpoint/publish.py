@@ -110,7 +110,7 @@ def remove_dropped(trash: str, fs: Fs = DEFAULT) -> None:
     """
     try:
         fs.sync_dir(os.path.dirname(trash))
-    finally:  # it is no checkpoint any more, even if its new name is not durable
+    finally:  # it is not a checkpoint any more, even if its new name is not durable
         fs.remove_tree(trash)
 
 

@@ -66,7 +66,7 @@ class _Started(NamedTuple):
         path, _, box, key, note, same_as = self.item
         same = None if self.links is None else self.links.whole(files[1:])
         if same is not None and box is not None and same.version is not None:
-            # The value is that of the earlier checkpoint, bit for bit, whoever made it anew.
+            # The value is that of the earlier checkpoint, bit for bit, though it was made again.
             version = box.version = same.version
         return Entry(
             path,

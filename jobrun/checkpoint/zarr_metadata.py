@@ -43,7 +43,7 @@ _POINT = Grid.of((), 0)
 """The grid of values without chunks."""
 
 _FILL, _AFTER_FILL = b'"fill_value":', b',"codecs":'
-"""What stands before and after the fill value in the metadata of an array."""
+"""The bytes before and after the fill value in the metadata of an array."""
 
 _LONG_FRAME = 4096
 """Bytes of metadata above which their layout is not kept for the next leaf."""

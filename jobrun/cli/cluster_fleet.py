@@ -1,7 +1,7 @@
 """Runs of a sweep on the workers of a Dask cluster, each as a whole in a process on one of them.
 
 Each is a task of the scheduler, which places it on any worker with a free thread and the resources
-that the job's node needs, and anew if the worker is lost: the run resumes there from its last
+that the job's node needs, and again if the worker is lost: the run resumes there from its last
 checkpoint, once the process that is left of it has saved and released its lock.
 """
 

@@ -1,4 +1,4 @@
-"""Which metrics, or numbers of steps, the names and patterns of a command mean."""
+"""The metrics, or numbers of steps, that the names and patterns of a command mean."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MORE", "epochs_in_total", "not_of_a_sweep"]
 
 MORE = "--epochs +10"
-"""What is shown as an example."""
+"""The example in messages."""
 
 
 def epochs_in_total(options: RunOptions, run: RunDir | None) -> RunOptions:

@@ -49,7 +49,7 @@ def _escape(character: str) -> bytes:
 def flush_stdout() -> OSError | None:
     """Write the buffered output; return the error that prevents it, if any.
 
-    A closed pipe is no error: its reader has read all it needs.  The rest is dropped, so
+    A closed pipe is not an error: its reader has read all it needs.  The rest is dropped, so
     that nothing is reported at exit.  If a task has closed stdout, there is no rest.
     """
     if sys.stdout.closed:

@@ -163,7 +163,7 @@ def _line(
 def _single(
     loaded: Spec, request: Request, options: RunOptions, signals: Signals
 ) -> Callable[[], int]:
-    """Return the start of a single run, which finds that run on disk anew each time."""
+    """Return the start of a single run, which looks for that run on disk each time."""
     from jobrun.analysis.facts import job_facts
     from jobrun.analysis.identity import digest
     from jobrun.cli.running import run_job
@@ -194,7 +194,7 @@ def _sweep(
     member: str | None,
     signals: Signals,
 ) -> Callable[[], int]:
-    """Return the start of a sweep or one of its members, which finds it on disk anew each time."""
+    """Return the start of a sweep or one of its members, which looks for it on disk each time."""
     from jobrun.cli.sweep_member import run_member
     from jobrun.cli.sweep_run import run_sweep
     from jobrun.core.notices import notice

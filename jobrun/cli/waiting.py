@@ -23,12 +23,12 @@ _SECONDS = (0.3, 1.0)
 
 
 def once_free(start: Callable[[], int], signals: Signals, *, wait: bool) -> int:
-    """Return what ``start`` does; it decides anew each time that it is called.
+    """Return the result of ``start``, which decides again each time that it is called.
 
     Where another process holds the run it raises LockedError, which is raised, or with ``wait``
     reported once for each holder, and ``start`` is called again once the lock is free.
     """
-    told = ""
+    reported = ""
     while True:
         try:
             return start()
@@ -38,9 +38,9 @@ def once_free(start: Callable[[], int], signals: Signals, *, wait: bool) -> int:
                 raise
             signals.runner = None  # a signal ends the waiting
             place = str(error.where)
-            if error.message != told:
-                told = error.message
-                click.echo(plain(f"waiting for {shown(place)}: {told}"), err=True)
+            if error.message != reported:
+                reported = error.message
+                click.echo(plain(f"waiting for {shown(place)}: {reported}"), err=True)
         time.sleep(_PAUSES.uniform(*_SECONDS))
         while Lock(place).held():
             time.sleep(_PAUSES.uniform(*_SECONDS))

@@ -1,1 +1,1 @@
-"""What every other package builds on: events, positions, names, text, processes, randomness."""
+"""The base of every other package: events, positions, names, text, processes, randomness."""

@@ -27,7 +27,7 @@ _WITHOUT_ARGUMENTS = (AssertionError, GeneratorExit, MemoryError, StopAsyncItera
 def asynchronous_error(error: BaseException) -> TaskError | None:
     """Return the error to report if ``error`` was raised asynchronously; None if it was not.
 
-    Python does not mark such an exception.  It is told by three signs: the innermost frame is
+    Python does not mark such an exception.  It is recognised by three signs: the innermost frame is
     jobrun's or the standard library's and is not at a ``raise``, and the exception is of a class
     that none of this code knows, or has no arguments, since Python makes it from its class alone.
     The exit code is 130 for KeyboardInterrupt, else 1.

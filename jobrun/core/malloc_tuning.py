@@ -2,7 +2,7 @@
 
 glibc returns the free memory at the end of a heap to the system, and gives each thread a heap of
 its own, in pieces of 64 MiB.  So a batch that replaces its arrays finds their memory, or faults in
-every page anew, depending on what lies at the end of the heap.  Measured, 256 MiB in arrays of
+every page again, depending on what lies at the end of the heap.  Measured, 256 MiB in arrays of
 8 MiB replaced in each of 8 batches: 0.62 to 0.73 s and 15,000 to 66,000 faults an epoch; a plain
 loop in turn 0.52 s without a fault and 0.75 s with 131,000; with what is set here 0.51 s and none.
 

@@ -1,4 +1,4 @@
-"""Which blobs a name or a pattern means: the one rule for the whole package.
+"""The blobs that a name or a pattern means: the one rule for the whole package.
 
 A name means a leaf, or a tree and all that it holds.  A pattern (``*``, ``?``, ``[abc]``) means
 every leaf and every tree whose name it matches; ``*`` and ``?`` stand for ``/`` too.  With a node

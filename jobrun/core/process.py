@@ -34,7 +34,7 @@ _PIPE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended: ``reason`` is empty if by itself, else ``timeout`` or ``stopped``."""
+    """The end of a program: ``reason`` is empty if by itself, else ``timeout`` or ``stopped``."""
 
     code: int
     reason: str = ""

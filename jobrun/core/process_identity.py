@@ -1,4 +1,4 @@
-"""Which process something belongs to, so that others can find out whether it is gone.
+"""The identity of a process, so that others can find out whether it is gone.
 
 A process id alone does not say that: it is used again after a restart of the machine, by a later
 process, in another container and on another machine.
@@ -62,7 +62,7 @@ class ProcessIdentity:
         return bool(self.started) and _started(self.pid) not in (self.started, "")
 
     def was_before_restart(self) -> bool:
-        """Return whether this machine seems to have started anew since: its name and id are equal.
+        """Return whether this machine seems to have restarted since: its name and id are equal.
 
         Machines that were copied have equal ids too.
         """

@@ -1,4 +1,4 @@
-"""What "the best" is: one rule for retention, ``best:``, every command, patience, the live view.
+"""The rule for "the best", one for retention, ``best:``, every command, patience, the live view.
 
 - Only a finite number can be the best: NaN and the infinities of either sign never are.
 - An improvement is strict, so of equal values the earlier epoch is the best.
@@ -123,7 +123,7 @@ def before_failure(records: Iterable[Record], names: Iterable[str] | None = None
 
     It lies at a boundary, and the scalars that those conditions look at are finite in it; if there
     is no such checkpoint, the newest one at a boundary.  Those scalars are ``names``, by default
-    what the newest record says they are.  Returns None for a job without such conditions, and where
+    those of the newest record.  Returns None for a job without such conditions, and where
     nothing from before is left.
     """
     newest_first = sorted(records, key=lambda record: -record.id)

@@ -94,7 +94,7 @@ class Handlers:
                 signal.signal(number, self._in_child[number])
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:  # forked by code in C, which nobody has told us of
+        if os.getpid() != self._pid:  # forked by code in C, of which we are not notified
             self.give_back(number)
             os.kill(os.getpid(), number)
             return

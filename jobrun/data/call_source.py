@@ -1,7 +1,7 @@
 """Sources that a user's function makes: an object of items, an iterable, or columns.
 
 An object with ``__len__`` and ``__getitem__`` (a PyTorch dataset of that style) is a table.  What
-can only be iterated is a stream, made anew for each pass.  A dict of arrays, or an array, is
+can only be iterated is a stream, made again for each pass.  A dict of arrays, or an array, is
 columns as it is; so is a table of pandas, polars or pyarrow.
 
 A stream is brought back to a place by reading it again up to there, whatever it can do itself: a
@@ -197,7 +197,7 @@ class _Stack:
             if not dtype:
                 what = with_article(type(cell).__name__)
                 raise DataError(
-                    f"{self.name}: row {row + 1}, column {column!r}: {what} is no "
+                    f"{self.name}: row {row + 1}, column {column!r}: {what} is not a "
                     f"number, text or array of numbers{why}"
                 )
             known = self.dtypes.setdefault(column, dtype)
@@ -272,7 +272,7 @@ class ItemTable(Table):
 
 
 class ItemStream(Stream):
-    """The object that is iterated; ``make`` makes it anew for each pass."""
+    """The object that is iterated; ``make`` makes it for each pass."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ def _parser(cell_limit: int) -> Any:
 def records(lines: Iterable[str], delimiter: str, cell_limit: int) -> Iterator[list[str]]:
     """Yield the records of CSV lines, without blank lines.
 
-    Raises ValueError for what is no CSV (unclosed quotes, say) and for a cell of more than
+    Raises ValueError for text that is not CSV (unclosed quotes, say) and for a cell of more than
     ``cell_limit`` characters.
     """
     parser = _parser(cell_limit)

@@ -88,7 +88,7 @@ class Stream(Source):
     def open(self, row: int = 0, mark: Any = None, slow: Slow = ignore_slow) -> Cursor:
         """Return a cursor before row ``row``, of which ``mark`` is what ``Cursor.mark`` gave there.
 
-        ``slow`` is told if the place is found by skipping, and that takes a while.  Raises
+        ``slow`` is called if the place is found by skipping, and that takes a while.  Raises
         DataError if there are fewer rows.
         """
 

@@ -77,7 +77,7 @@ def _copy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def blob_columns(blobs: Mapping[str, str], read: Callable[[str], Value]) -> Columns:
     """Return the columns of blobs (``{column: blob}``).
 
-    Raises DataError for one that is no array.
+    Raises DataError for one that is not an array.
     """
     columns: Columns = {}
     for column, name in blobs.items():
@@ -98,7 +98,7 @@ def _what(value: Value) -> str:
 
 
 def _remedy(name: str, value: Value) -> str:
-    """Return the hint for a blob that is no array: the first array in it, as of a table."""
+    """Return the hint for a blob that is not an array: the first array in it, as of a table."""
     paths = (path for path, box in leaves(value, name) if box.kind == "array" and box.value.ndim)
     first = next(paths, None) if isinstance(value, Tree) else None
     inside = f"; name an array in it, e.g. {first!r}" if first is not None else ""

@@ -1,4 +1,4 @@
-"""What one ``train`` has for itself: its runner, its manager and its session.
+"""The parts that only one ``train`` may use at a time: its runner, its manager and its session.
 
 Two at once, from two threads or from a task, would write into one run, or wait for each other.
 """

@@ -1,4 +1,4 @@
-"""A site's own record of its checkpoints: it names where to resume, and is told of saves.
+"""A site's own record of its checkpoints: it names where to resume, and is notified of saves.
 
 The idea is the metadata handler of Caffe2's CheckpointManager.  Without one the run
 directory is the record.

@@ -51,7 +51,7 @@ class Request:
     """The user's request, beside the job itself.
 
     ``epoch`` and ``id`` name a checkpoint to start from, ``nodes`` says which part of one goes to
-    which node; ``resized``: because their number changes, which is no other change of the job.
+    which node; ``resized``: because their number changes, which is not another change of the job.
     ``folder`` holds the user's code, ``spec_path`` is the spec file, ``spec_text`` and
     ``resolved_text`` what is kept of it in the run directory.  ``again`` and ``afresh`` are the
     commands that ask for the same again, and for a new run, for messages (empty: the job was built

@@ -1,4 +1,4 @@
-"""When a save is due, by ``checkpoint.every`` and by the user's request."""
+"""Decides when a save is due, by ``checkpoint.every`` and by the user's request."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SaveSchedule:
         self._postponed = True
 
     def begin(self) -> None:
-        """Begin a run of an epoch, or of the rest of it: ``applied`` counts its batches anew."""
+        """Begin a run of an epoch, or of the rest of it: ``applied`` counts its batches from 0."""
         self._before = self._batches
 
     def applied(self, count: int) -> None:

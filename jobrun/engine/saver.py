@@ -176,7 +176,7 @@ class Saver:
     def collect(self, *, wait: bool) -> None:
         """Report the result of the save in flight, if it has ended, or once it has.
 
-        Raises SaveError if the policy says that a failure ends the run, and always if there
+        Raises SaveError if by the policy a failure ends the run, and always if there
         would be no whole checkpoint at all.
         """
         flying = self._flying

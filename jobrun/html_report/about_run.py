@@ -68,8 +68,8 @@ class AboutRun:
 def about_run(name: str, run: RunDir, log_lines: int) -> AboutRun:
     """Collect what a report shows of a run, with the last ``log_lines`` lines of its log.
 
-    What cannot be read of a run (a spec of a newer jobrun, a damaged checkpoint) is said in its
-    place.  Raises DamagedError for a run of which nothing can be read.
+    For a part that cannot be read (a spec of a newer jobrun, a damaged checkpoint) the reason is in
+    its place.  Raises DamagedError for a run of which nothing can be read.
     """
     states, timeline = RunStates(alive=run.held()), Timeline()
     summary = run_summary(run, [states, timeline])

@@ -30,7 +30,7 @@ def with_origins(run: RunDir) -> str:
     """Return the spec as it was run, with its defaults, and behind each value where it is from.
 
     That is a line of the spec as it was written, ``set`` (by an option or a variable), or
-    ``default``.  What cannot be read is said instead.
+    ``default``.  An error of reading is the text in its place.
     """
     try:
         spec = spec_of(run)

@@ -174,7 +174,7 @@ class CheckpointModel(ClosedModel):
     catalogue: Optional[Call] = Field(
         None,
         description="A site's own record of checkpoints, module:name: asked for the epoch to "
-        "resume from, and told of every save.",
+        "resume from, and notified of every save.",
         examples=["site:Records"],
     )
     background: bool = Field(

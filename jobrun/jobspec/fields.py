@@ -1,4 +1,4 @@
-"""The types of a spec's fields: what a value may be, and what is said where it is something else.
+"""The types of a spec's fields: which values are valid, and the errors for others.
 
 Each is one function and no union, so that a wrong value gives one error and not one for each form
 it might have had.  The unions stand in the JSON Schema alone.

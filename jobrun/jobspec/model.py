@@ -368,7 +368,7 @@ class SpecModel(ClosedModel):
     )
     report: Reports = Field(
         [],
-        description="Who else is told of the run: tensorboard, {mlflow: {experiment: x}}, "
+        description="Further reporters of the run: tensorboard, {mlflow: {experiment: x}}, "
         "{lines: FILE}, {events: FILE}, or {call: module:function, with: {…}}.",
         examples=[["tensorboard", {"lines": "progress.txt"}]],
     )

@@ -67,7 +67,7 @@ def reference_fault(name: str) -> str | None:
 
 
 def output_fault(name: str) -> str | None:
-    """Return what is wrong with the name of what a task updates or puts out."""
+    """Return what is wrong with the name of a blob that a task updates or returns."""
     node, _, blob = name.rpartition(":")
     if node == "best":
         return f"{name!r}: a checkpoint cannot be written to"

@@ -1,4 +1,4 @@
-"""``report``: who is told of the run, beside the terminal and the files of the run."""
+"""``report``: the reporters of the run, beside the terminal and the files of the run."""
 
 from __future__ import annotations
 

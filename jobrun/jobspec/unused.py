@@ -1,4 +1,4 @@
-"""What a spec names for nothing: vars that nothing reads, and values that come to nothing."""
+"""Unused parts of a spec: vars that nothing reads, and values that come to nothing."""
 
 from __future__ import annotations
 

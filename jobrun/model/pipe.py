@@ -144,10 +144,10 @@ class Pipe(Task):
     ``{"buffer": n}``.  ``map`` and ``do`` are lists of Tasks; they belong to the pipe alone.
     With ``processes``, the ``map`` steps run in that many worker processes, which find their
     functions by module and name.  ``rows`` names the column whose length is the number of rows that
-    the ``map`` steps leave of a batch, if these do not put out all columns that they filter.
+    the ``map`` steps leave of a batch, if these do not return all columns that they filter.
     With ``as_="torch"`` the ``do`` steps are given the columns of numbers as tensors over the same
     memory, with ``as_="jax"`` as arrays of JAX; ``map`` steps see arrays of numpy.
-    ``reduce`` is how a number that the ``do`` steps only put out is reduced over the epoch:
+    ``reduce`` is how a number that the ``do`` steps only return is reduced over the epoch:
     ``mean`` (weighted by rows, the default), ``last``, ``sum``, ``min`` or ``max``.
     """
 

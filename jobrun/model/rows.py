@@ -37,7 +37,7 @@ SHUFFLE_IN_BLOCKS = (
     "'shuffle: {buffer: 10000}' shuffles blocks of 10000 rows, "
     "and all rows at once if there are no more"
 )
-"""What to write to shuffle a source that is read from front to back."""
+"""The hint on how to shuffle a source that is read from front to back."""
 
 LIBRARIES = ("torch", "jax")
 """The libraries of which the ``do`` steps may be given the columns."""

@@ -1,6 +1,6 @@
 """Programs as tasks, as plain values: a command's words or a script, and the files it exchanges.
 
-The blobs that a program reads and puts out are files in a new folder, written and read by their
+The blobs that a program reads and writes are files in a new folder, written and read by their
 ending (``session.shell.files``).  A command is split into words, without a shell: only
 quotes are special in it.  ``${…}`` in a word is replaced after the split, so that no value can
 become two words; a script is never touched.

@@ -40,7 +40,7 @@ class CorruptError(StoreError):
 
 
 _NO_RANGE = re.compile(r"InvalidRange|not satisfiable|(?:^|[\s(:=])416(?:$|[\s):,.])")
-"""What such an answer says; a name of a file may hold the number too."""
+"""The text of such an answer; a name of a file may hold the number too."""
 
 
 def failed(op: str, path: str, reason: str | BaseException) -> StoreError:

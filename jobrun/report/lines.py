@@ -47,7 +47,7 @@ WAITED = 0.1
 """Seconds from which on the wait for a save is reported."""
 
 HEARTBEAT = 60.0
-"""Seconds without a line after which one says that the run is alive, and what it does."""
+"""Seconds without a line after which a line reports that the run is alive, and what it does."""
 
 
 class Lines:

@@ -354,7 +354,7 @@ class Prints:
             if self.log is not None:
                 self.log.write_lines(lines, doing)
         except OSError:
-            pass  # a full disk is no failure of the task; the log reports the missing lines later
+            pass  # a full disk does not fail the task; the log reports the missing lines later
 
 
 def _redirect(old: tuple[object, object], new: tuple[object, object]) -> None:

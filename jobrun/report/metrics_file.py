@@ -41,8 +41,8 @@ class MetricsFile:
         self._file: Appender | None = None
         """The file, while it is open: opening it for each row takes 25 µs."""
         self._waiting = ""
-        """Rows still to be written; with ``_anew`` they replace the content of the file."""
-        self._anew = False
+        """Rows still to be written; with ``_replaces`` they replace the content of the file."""
+        self._replaces = False
         self._newest = 0
         """The last epoch in the file when it was replaced."""
 
@@ -66,14 +66,14 @@ class MetricsFile:
 
         A new file replaces the old one as a whole: a crash leaves the old rows or the new ones.
         """
-        if self._anew:
+        if self._replaces:
             self._close()
             DEFAULT.put(str(self._path), self._waiting.encode())
         else:
             if self._file is None:
                 self._file = Appender(self._path)
             self._file.append(self._waiting.encode())
-        self._waiting, self._anew = "", False
+        self._waiting, self._replaces = "", False
 
     def _close(self) -> None:
         file, self._file = self._file, None
@@ -88,7 +88,7 @@ class MetricsFile:
         self._columns = tuple(dict.fromkeys([*FIXED, *map(column, event.metrics), *old]))
         names = dict(zip(self._columns, self._columns, strict=True))
         self._waiting = _lines([names, *rows], self._columns)
-        self._anew = True
+        self._replaces = True
         self._write()
 
     def close(self) -> None:

@@ -185,7 +185,7 @@ def next_command(ended: RunEnded, again: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a run has left on disk.
+    """The checkpoints that a run has left on disk.
 
     ``loadable``: a whole checkpoint.  ``only_init``: no epoch, or part of one.  ``before_failure``
     is the epoch of the newest checkpoint from before a failure.  ``lost``: there are checkpoints,

@@ -28,7 +28,7 @@ __all__ = ["RUN_FILES", "fetch"]
 T = TypeVar("T")
 
 RUN_FILES = ("run.json", "spec.yaml", "spec.resolved.yaml")
-"""What makes checkpoints a run: kept beside them wherever they go."""
+"""The files that make checkpoints a run: kept beside them wherever they go."""
 
 
 def fetch(found: RemoteCheckpoint, runs_dir: str | os.PathLike[str]) -> RunDir:

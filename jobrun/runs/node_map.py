@@ -68,7 +68,7 @@ class NodeMap:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What happens to the parts, in words."""
+        """The changes to the parts, in words."""
         lines = []
         copies = [new for old, new in self.pairs if new not in ("", old)]
         if copies:

@@ -24,9 +24,9 @@ from jobrun.runs.rundir import RunDir
 __all__ = ["BROKEN", "UNREADABLE", "Overview", "direction_of", "kept_best", "overview", "rows_of"]
 
 BROKEN = "broken"
-"""What stands for the state of a run whose run.json is not what was written."""
+"""The state shown of a run whose run.json is not what was written."""
 UNREADABLE = "unreadable"
-"""What stands for it where the machine does not let us look."""
+"""The state shown where the machine does not let us look."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ _FACTS = record_of(
         **dict.fromkeys(_GROUPS, _GROUP),
     },
 )
-"""What is read of the facts of a job here; ``spec.diff`` compares all of them as they are."""
+"""The facts of a job that are checked here; ``analysis.identity`` compares all as they are."""
 
 _REQUIRED: Mapping[str, Form] = {
     "name": text,

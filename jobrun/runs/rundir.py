@@ -86,12 +86,12 @@ class RunDir:
 
     @property
     def spec_path(self) -> Path:
-        """Where the spec that was asked for is kept."""
+        """The path of the spec that was asked for."""
         return self.path / "spec.yaml"
 
     @property
     def resolved_path(self) -> Path:
-        """Where the spec that was run is kept."""
+        """The path of the spec that was run."""
         return self.path / "spec.resolved.yaml"
 
     def is_run(self) -> bool:

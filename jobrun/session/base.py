@@ -101,7 +101,7 @@ class Session(ABC):
     """Runs the groups of one job at a time; see LocalSession for the details of each method.
 
     Where nodes can be lost, every method but ``open`` and ``close`` may raise WorkerLostError;
-    ``open`` then creates the nodes anew.  ``max_restarts`` is how often a run may do that by
+    ``open`` then creates the nodes again.  ``max_restarts`` is how often a run may do that by
     itself.
     """
 

@@ -72,7 +72,7 @@ def as_library(columns: dict[str, Value], library: str, once: Collection[str]) -
             try:
                 columns[name] = Box(put_together(note, column.value), "opaque")
             except ValueRefusedError:
-                continue  # the step that reads it will be told
+                continue  # the step that reads it raises the error
 
 
 def column_of(columns: Mapping[str, Value], name: str) -> Value:
@@ -86,7 +86,7 @@ def column_of(columns: Mapping[str, Value], name: str) -> Value:
     value = columns[head]
     for part in name[len(head) + 1 :].split("/"):
         if not isinstance(value, Tree):
-            raise TaskError(f"there is no column {name!r}: {head!r} is no tree")
+            raise TaskError(f"there is no column {name!r}: {head!r} is not a tree")
         if part not in value.items:
             raise _no_column(f"column {head!r} has no part {part!r}", part, list(value.items))
         head, value = f"{head}/{part}", value.items[part]

@@ -1,4 +1,4 @@
-"""What a task reads on one node: bound once, and fetched for each call.
+"""The inputs of a task on one node: bound once, and fetched for each call.
 
 Everything that does not change between epochs is computed when a group is compiled; to fetch the
 inputs of a call then takes less than a microsecond.
@@ -121,7 +121,7 @@ class BoundInputs:
         """Read once, for all calls until ``end``, the objects and single values in blobs.
 
         Not those of the paths ``changing`` (as of node ``""``), which are replaced meanwhile.
-        Arrays and containers are made anew for each call.
+        Arrays and containers are made again for each call.
         """
         fixed = {}
         for number, source in enumerate(self.sources):

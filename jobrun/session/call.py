@@ -105,7 +105,7 @@ class Call:
         self._live = stores.live if self._live_keys else None
         replaced = (key for keys in self._outputs for key in keys if self._inputs.is_live(key))
         self._replaces: dict[Key, type | None] = {} if group == "setup" else dict.fromkeys(replaced)
-        """The live objects that it puts out, each with the type of which nothing is to be noted."""
+        """The live objects that it replaces, each with the type of which nothing is to be noted."""
         self._retries = task.retries
         self._forgotten = (
             Forgotten(

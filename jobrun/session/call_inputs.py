@@ -42,7 +42,7 @@ Held = Value | tuple[Value, ...] | Callable[[], Any]
 """An input as it was read: a blob, those of a pattern, or what makes an object for one call."""
 
 Fetch = Key | str | Callable[[CallContext], Held]
-"""How an input is read for a call: a blob, a column, or what a function returns."""
+"""A function that reads an input for a call: a blob, a column, or what a function returns."""
 
 Keys = tuple[Key, ...]
 Place = int | str
@@ -178,7 +178,7 @@ class _NotedObject(NamedTuple):
         return type(self.container).__name__
 
     def unchanged(self) -> bool:
-        """Return whether it still has this plain form; what cannot be told counts as changed."""
+        """Return whether it still has this plain form; what cannot be compared is changed."""
         try:
             taken = take_apart(self.container)
         except ValueRefusedError:
@@ -243,7 +243,7 @@ def _note(container: Any) -> _AnyNoted | None:
 
 
 class Given:
-    """The arguments of ``in`` for one call, made anew from the gathered inputs.
+    """The arguments of ``in`` for one call, made again from the gathered inputs.
 
     ``positional`` and ``keywords`` are for the caller to complete; ``values`` are the values whose
     views were handed out, except single numbers, strings and objects; ``noted`` are the containers
@@ -321,7 +321,7 @@ class Given:
         """Return the first container that the call changed in place, or None.
 
         ``returned(result)`` are the results for the blobs under ``out``, before they are adopted: a
-        changed container that is the result for its own blob is no change.
+        changed container that is the result for its own blob is not a change.
         """
         if all(map(_is_unchanged, self.noted)):
             return None
@@ -363,7 +363,7 @@ def _below(
 ) -> Iterator[tuple[str, Keys, _AnyNoted]]:
     """Yield a container and those inside it, each with its name and the blobs it stands for."""
     noted = by_id.get(id(container))
-    if noted is None:  # an object that is no container of jobrun's: an opaque value
+    if noted is None:  # an object that is not a container of jobrun's: an opaque value
         return
     yield name, keys, noted
     parts = source.form == "blobs" and len(name) == len(source.argument.name)

@@ -78,7 +78,7 @@ class LiveObjects:
         self._made: dict[Key, dict[str, Any]] = {}
         """Weak references to what ``setup`` has made in trees, by place."""
         self._noted: dict[Key, object] = {}
-        """What the adapters have noted of the objects: it is gone once nobody keeps it."""
+        """Notes of the adapters on the objects; each is gone once nobody keeps it."""
         self._warn: Callable[[str], None] = lambda text: None
         self._warned: set[str] = set()
         self._seen: dict[Key, list[Any]] = {}
@@ -128,8 +128,8 @@ class LiveObjects:
         with self._placed(key, adapter, "read"):
             if adapter is PYTREE and key in self._structures:
                 PYTREE.check(obj, self._structures[key])
-            anew = self._places_anew(key, obj) if adapter is PYTREE else []
-            value = read_state(adapter, obj, {_REPLACED: anew} if anew else None)
+            remade = self._remade_places(key, obj) if adapter is PYTREE else []
+            value = read_state(adapter, obj, {_REPLACED: remade} if remade else None)
             check_storable(value, key[1])
         self._pass_on(key, adapter, obj)
         return value
@@ -146,23 +146,23 @@ class LiveObjects:
         for key in self._keys_of(node):
             if key[1] in blobs:
                 tree = tree_adapter(blobs[key[1]])
-                if tree.makes_anew(""):
+                if tree.remakes(""):
                     self._replaced.add(key)
                 self.restore(key, blobs, key[1], tree=tree)
 
-    def _places_anew(self, key: Key, obj: Any) -> list[str] | bool:
+    def _remade_places(self, key: Key, obj: Any) -> list[str] | bool:
         """Return the places of a tree at which tasks have put other objects than ``setup``.
 
-        A resume makes these anew, and fills the others, which may be held elsewhere.  True stands
+        A resume replaces these, and fills the others, which may be held elsewhere.  True stands
         for all.  None where an object that is linked with the tree was replaced too: an optimizer
         is restored into the one of ``setup``, which has the tree of ``setup``.
         """
         now, made = dict(references(obj)), self._made.get(key, {})
-        anew = [place for place, one in now.items() if not self._is_still(key, one, made, place)]
+        remade = [place for place, one in now.items() if not self._is_still(key, one, made, place)]
         others = (other for other in self.live.linked([key]) if other in self._replaced)
-        if not anew or not all(self._found(other)[0] is PYTREE for other in others):
+        if not remade or not all(self._found(other)[0] is PYTREE for other in others):
             return []
-        return True if len(anew) == len(now) else anew
+        return True if len(remade) == len(now) else remade
 
     def _is_still(self, key: Key, one: Any, made: Mapping[str, Any], place: str) -> bool:
         """Return whether ``one`` at a place is the object that ``setup`` has made there."""
@@ -171,7 +171,7 @@ class LiveObjects:
         return place in made and made[place] is not None and made[place]() is one()
 
     def replaced(self, key: Key, new: Any) -> bool:
-        """Note that a task puts out ``new`` in the place of an object.
+        """Note that a task returns ``new`` in the place of an object.
 
         Return whether nothing is left to be noted of further ones of its type.
         """
@@ -189,7 +189,7 @@ class LiveObjects:
         """Put the state ``states[name]`` into an object, or in its place; raises TaskError.
 
         The memory of the state is handed over: it cannot be used again.  ``tree`` is the adapter
-        of a tree, which makes parts of it anew, as tasks have done it before.
+        of a tree, which replaces the parts of it that tasks have replaced before.
         """
         adapter, obj = self._found(key)
         if adapter is PYTREE:
@@ -332,7 +332,7 @@ class LiveObjects:
 
 
 def tree_adapter(state: Value) -> PytreeAdapter:
-    """Return the adapter that restores a tree: it makes anew what tasks have replaced."""
+    """Return the adapter that restores a tree: it replaces what tasks have replaced."""
     places = state.note.meta.get(_REPLACED) if state.note is not None else None
     if places is True:
         return NEW_PYTREE

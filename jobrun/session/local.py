@@ -184,7 +184,7 @@ class LocalSession(Session):
 
         Those without a value are absent: a blob that tasks of ``epoch`` write is absent if none of
         them has written it in the current epoch, or in the last one that ran.  Raises TaskError,
-        naming the blob, for one with more than one element, and for an array that is no mean over
+        naming the blob, for one with more than one element, or an array that is not a mean over
         the batches of a pipe, as a number would be.
         """
         found: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """The rules for opaque objects, which are in no checkpoint and cannot be copied.
 
-- An object that ``setup`` makes is made anew at every start.  A change to it by an epoch is lost on
-  a resume, and cannot be detected: a warning names each one that epochs use, once, before the first
+- An object that ``setup`` makes is made at every start.  A change to it by an epoch is lost on a
+  resume, and cannot be detected: a warning names each one that epochs use, once, before the first
   epoch.  A task of ``epoch`` that would *update* one, under another name of it, is refused.
 - A call that is repeated gets the original blobs; of an object there is no copy.  For one under
   ``in`` that is a warning, under ``update`` an error.

@@ -27,7 +27,7 @@ def log(*, every: int = 1, **values: Any) -> None:
     """Report numbers of this step under their names: ``jobrun.log(loss=loss, every=50)``.
 
     In a ``do`` step of a pipe a step is a batch, in other tasks a call of ``log``; of those whose
-    number, counted from 1 in each epoch, is no multiple of ``every``, nothing is read or reported.
+    number, counted from 1 in each epoch, is not a multiple of ``every``, nothing is read.
     A value is a number or has one element.  A resumed run replaces what it repeats.  The numbers
     are for reporters and ``jobrun metrics --steps``: they are in no checkpoint, and no metrics.
 
@@ -64,7 +64,7 @@ def _count(place: Place, name: str) -> int:
 
 
 def _number(name: str, value: Any) -> float:
-    """Return a value as a float; raises ValueError, naming it, for one that is no number."""
+    """Return a value as a float; raises ValueError, naming it, for one that is not a number."""
     try:
         return float(value.item() if hasattr(value, "item") else value)
     except (TypeError, ValueError, RuntimeError) as error:

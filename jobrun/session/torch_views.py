@@ -37,7 +37,7 @@ class _Views:
     """In place of the pattern of a filter of warnings: stops those answered by a look."""
 
     pattern: Final = "(?!)"
-    """What who copies filters takes it for (scikit-learn, for its threads): matches nothing."""
+    """Matches nothing; read by code that copies filters (scikit-learn, for its threads)."""
 
     def __init__(self) -> None:
         self._texts = _TEXTS  # the module's names are None while Python ends, and it warns then too

@@ -3,7 +3,7 @@
 ``state`` or ``constant`` names them.
 
 A live object is one of which a state can be read: there is an adapter for its type, or it has
-``state_dict`` and ``load_state_dict``.  ``setup`` makes it anew at every start, so that a resumed
+``state_dict`` and ``load_state_dict``.  ``setup`` makes it again at every start, so that a resumed
 run would continue with an untrained one, and no error would tell.
 """
 

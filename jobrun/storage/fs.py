@@ -58,7 +58,7 @@ class FsError(OSError):
 
 
 class Sums(Protocol):
-    """What is computed from the bytes of a file while they are written, and ends it."""
+    """Checksums computed from the bytes of a file while they are written; they end the file."""
 
     def see(self, start: int, data: Buffer) -> None:
         """Take the bytes of the file from ``start`` on; some may have been seen before."""

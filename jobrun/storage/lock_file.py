@@ -9,7 +9,7 @@ number that has been passed meanwhile is not the highest, and its maker withdraw
 An owner on this machine is gone if its process is.  One on another machine is gone if its
 heartbeat, the file's time of modification, is older than five minutes by the clock of the file
 system, and does not move while it is watched for half a minute.  One on this machine before it was
-started anew is watched at once.
+started again is watched at once.
 An owner whose heart stopped for so long, because its machine was suspended, may find another one in
 its place: it notices before its next save, and writes no more.
 """
@@ -198,7 +198,7 @@ def _is_free(path: Path) -> bool:
 def _patience(path: Path) -> float:
     """Return the seconds without a heartbeat after which an owner that cannot be seen is watched.
 
-    0 for one on this machine before it was started anew.
+    0 for one on this machine before it was started again.
     """
     owner = _owner(path)
     return 0.0 if owner is not None and owner.was_before_restart() else _OLD

@@ -1,4 +1,4 @@
-"""What is known about a run: state, times, metrics, checkpoints, attempts, the next command.
+"""All that is known about a run: state, times, metrics, checkpoints, attempts, the next command.
 
 ``jobrun show`` prints it, and ``jobrun report`` begins with it.
 """
@@ -174,8 +174,8 @@ def _time(summary: RunSummary) -> str:
 
 def _slowest(attempts: Sequence[PastAttempt]) -> str:
     """Return the slowest node of the last attempt that ran epochs."""
-    told = [a for a in attempts if a.slowest is not None]
-    return slowest_text(told[-1].slowest, told[-1].seconds) if told else ""
+    timed = [a for a in attempts if a.slowest is not None]
+    return slowest_text(timed[-1].slowest, timed[-1].seconds) if timed else ""
 
 
 def _checkpoints(summary: RunSummary) -> str:

@@ -80,7 +80,7 @@ def shorten(job: Job, batches: int, *, save_inside: bool) -> None:
     """Limit every pipe of ``epoch`` to ``batches`` batches an epoch, and save each epoch.
 
     With ``save_inside`` it is saved after each batch too.  A job without checkpoints gets
-    them, since they are compared.  No catalogue is told of them, and nothing is uploaded.
+    them, since they are compared.  No catalogue is notified of them, and nothing is uploaded.
     """
     for task in job.epoch:
         if isinstance(task, Pipe):

@@ -37,7 +37,7 @@ def recorded(folder: str) -> Iterator[None]:
 
 
 def forget_changed(folder: str) -> None:
-    """Remove the recorded modules of ``folder`` if one has changed, to be imported anew."""
+    """Remove the recorded modules of ``folder`` if one has changed, to import them again."""
     if not changed_code(_digests.get(folder, {}), folder):
         return
     for name in _imported[folder]:

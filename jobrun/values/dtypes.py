@@ -95,7 +95,7 @@ def _packed(dtype: DType) -> DType:
 
 
 def _repacked(array: Array, wanted: DType) -> Array:
-    """Copy field by field: padding between fields is no data."""
+    """Copy field by field: padding between fields is not data."""
     result = np.zeros(array.shape, wanted)
     for name in wanted.names or ():
         if result[name].dtype.names is not None:

@@ -146,7 +146,7 @@ def test_items_may_be_dicts_tuples_or_single_values() -> None:
             "row 2, column 'x' is of dtype <f8 and shape .*, but the rows .* <i8",
         ),
         ([[1], [1, 2]], r"row 2, column 'x' is of dtype <i8 and shape \(2,\)"),
-        ([[[1], [1, 2]]], r"row 1, column 'x': a list is no number, .* inhomogeneous"),
+        ([[[1], [1, 2]]], r"row 1, column 'x': a list is not a number, .* inhomogeneous"),
     ],
 )
 def test_items_that_are_no_rows(items: Any, message: str) -> None:

@@ -262,7 +262,7 @@ def test_parts_of_a_tree_are_columns_for_the_steps_after_it(threads: int) -> Non
     ("name", "message", "hint"),
     [
         ("parts/lo", "column 'parts' has no part 'lo'", "did you mean 'low'"),
-        ("parts/low/x", "there is no column 'parts/low/x': 'parts/low' is no tree", ""),
+        ("parts/low/x", "there is no column 'parts/low/x': 'parts/low' is not a tree", ""),
     ],
 )
 def test_a_part_that_is_not_there_is_an_error_of_the_step_that_reads_it(

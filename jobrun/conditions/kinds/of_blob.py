@@ -1,4 +1,4 @@
-"""What the conditions on one scalar blob have in common."""
+"""The common base of the conditions on one scalar blob."""
 
 from __future__ import annotations
 

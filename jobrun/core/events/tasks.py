@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 UNKNOWN_BATCHES: Final = 1_000_000
-"""What ``StepLogged.step`` takes for the batches of an epoch whose number is unknown."""
+"""The number of batches of an epoch that ``StepLogged.step`` assumes where it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

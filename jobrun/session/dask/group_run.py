@@ -1,7 +1,7 @@
 """A run of a group on several workers, as the client sees it: started, followed, and cut.
 
 A run is one request to each worker; they meet only where they exchange blobs (see
-``worker_plan``).  The cut of a run over several workers: all are told to start nothing new, and
+``worker_plan``).  The cut of a run over several workers: all are asked to start nothing new, and
 report what they have finished.  A finished unit may have overtaken one that comes before it on
 another worker, since nothing waits for a reader whose values have been sent; so the workers then
 run the missing units until the finished ones are closed: with each unit, all that come before it in

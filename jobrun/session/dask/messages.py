@@ -50,7 +50,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one worker tells another in a run of a group.
+    """A message from one worker to another in a run of a group.
 
     ``kind``: blobs for the copies of a task (an ``input``), what a unit has written on the receiver
     (an ``output``), or that a unit has come to its ``end``.  ``run`` identifies the run; ``unit``
@@ -190,7 +190,7 @@ class Outcome:
     pairs of units, the second of which waits for the first on this worker because they use one
     object; given where something is left.  ``owes``: what cut pipes have written on other workers
     has not arrived there yet.  ``seconds`` are of the slowest units, ``spent`` of all of each node.
-    ``scalars`` are the watched ones; for a blob that is no scalar, the error that says so.
+    ``scalars`` are the watched ones; for a blob that is not a scalar, the error that says so.
     ``news`` is what was not yet sent, the answer of number ``sequence``.
     """
 

@@ -85,7 +85,7 @@ class WorkerSession(LocalSession):
         return name == "epoch" and policy is not None and policy.every.batches is not None
 
     def own_scalars(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the own scalars among ``names``; an error in place of one that is no scalar.
+        """Return the own scalars among ``names``; an error in place of one that is not a scalar.
 
         Blobs that were not written are absent.
         """

@@ -122,9 +122,10 @@ class InTurn:
 
 
 class _Prefetched:
-    """What the feeds that read ahead share: each batch travels with the reader's place after it.
+    """The common base of the feeds that read ahead.
 
-    And with whether it is the last one of the epoch.
+    Each batch travels with the reader's place after it, and with whether it is the last one of the
+    epoch.
     """
 
     def __init__(self, reader: RowReader, first: int) -> None:

@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 _LIGHT = 50e-6
 """Seconds for an item, of which a consumer does the work itself: threads would gain nothing."""
 _CONTENDED = 4
-"""How many times longer a light item takes on a thread, which waits for the interpreter too."""
+"""The factor by which a light item takes longer on a thread, waiting for the interpreter too."""
 _HAND_OVER = 10e-6
 """Seconds, or more, that a hand-over costs."""
 _BLOCK = 16

@@ -1,4 +1,4 @@
-"""Reductions over the batches of an epoch of numbers that ``do`` steps put out."""
+"""Reductions over the batches of an epoch of numbers that ``do`` steps return."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The number of rows of a batch after the ``map`` steps: the one place that decides.
 
 A batch weighs as many rows in a mean, and is not applied where none are left.  Rows are those of
-the reader's columns.  A ``map`` step drops rows by putting out reader's columns anew; its outputs
+the reader's columns.  A ``map`` step drops rows by returning reader's columns again; its outputs
 under other names (indices, a histogram) do not count as rows, whatever their length.  So rows
-follow from the reader's columns that the last such step puts out, and from those that a step after
+follow from the reader's columns that the last such step returns, and from those that a step after
 it reads, which must agree; or from the column that ``rows`` names.
 """
 

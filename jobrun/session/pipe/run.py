@@ -128,7 +128,7 @@ class PipeRun:
     def _reduced_keys(self) -> dict[Key, str]:
         """Return the blobs that are reduced over an epoch, and how.
 
-        Those are the blobs that the ``do`` steps only put out, and those that ``reduce`` names.
+        Those are the blobs that the ``do`` steps only return, and those that ``reduce`` names.
         """
         put: dict[Key, str] = {}
         for step in self._pipe.do:
@@ -147,7 +147,7 @@ class PipeRun:
                         yield key[1]
 
     def _written(self, step: Task) -> set[Key]:
-        """Return the blobs that a ``do`` step puts out."""
+        """Return the blobs that a ``do`` step returns."""
         return {key for name in step.outputs.names for key in self._keys(name)}
 
     def _is_used(self, key: Key) -> bool:

@@ -33,7 +33,7 @@ __all__ = ["WorkerPool"]
 _GRACE = 1.0
 """The seconds that workers have to end by themselves."""
 _OTHERS = 3
-"""How often a batch goes to another worker since a new one was killed before it began a step."""
+"""The number of times that a batch goes to another worker, each killed before it began a step."""
 
 
 class WorkerPool:
@@ -116,7 +116,7 @@ class WorkerPool:
         unbegun = 0
         while True:
             if lost is not None and lost.doing.step < 0:
-                if not lost.proven:  # else it was idle: that is no fault of the batch
+                if not lost.proven:  # else it was idle: that is not the fault of the batch
                     unbegun += 1
                 self._give_to_another(lost, moment, unbegun)
             elif lost is not None:

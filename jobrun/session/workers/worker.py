@@ -82,7 +82,7 @@ def _serve(channel: Channel, status: Status) -> None:
     while steps is not None:
         answer = steps.run(channel.receive())
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # closed by a step, which is no failure of it
+            with suppress(OSError, ValueError):  # closed by a step, which is not a failure
                 stream.flush()
         try:
             channel.send(answer)
@@ -198,7 +198,7 @@ class _Steps:
         raise AssertionError(found)
 
     def _unsendable(self, name: str, error: UnsendableError, batch: int) -> list[Any]:
-        """Return the error of the step that put out a column."""
+        """Return the error of the step that returned a column."""
         step = [n for n, (c, _) in enumerate(self._calls) if name in c.task.outputs.names][-1]
         text = f"column {name!r} is {error}, which cannot be sent from a worker process"
         moment = CallContext(self._moment.epoch, batch)

@@ -46,10 +46,10 @@ class ValueAdapter(Protocol):
 
     ``name`` stands in checkpoints and is unique; ``version`` rises when the plain form changes.
 
-    More attributes may be left out.  ``immutable`` says that no object of the type can be
-    changed: then no call is checked for having changed one.  ``mark(value)`` returns what differs,
-    by ``==``, after a change in place: then it is compared, and not the plain forms.  ``numeric``
-    says that a value with one element counts as a number, for metrics.  ``like(template,
+    More attributes may be left out.  ``immutable``: no object of the type can be
+    changed, so no call is checked for having changed one.  ``mark(value)`` returns what differs,
+    by ``==``, after a change in place: then it is compared, and not the plain forms.  ``numeric``:
+    a value with one element counts as a number, for metrics.  ``like(template,
     value, fill)`` returns the value for the place in a tree under ``state`` where ``setup`` put
     ``template``: the template itself, which other objects may hold, with the content of ``value``
     if ``fill`` is true and it can be changed; else ``value``, on the devices of the template.
@@ -82,7 +82,7 @@ class LiveAdapter(Protocol):
     the object is used.  ``warnings(obj)`` is called after that, and after ``state``: it yields what
     a resumed run will lack.  ``draws_from(obj)`` returns the global generator that an object may
     draw from (``rng.numpy``) and why, or None: a job that does not save that generator is warned.
-    ``places`` says that ``restore`` copies tensors to the devices of ``obj``, so that those of a
+    ``places``: ``restore`` copies tensors to the devices of ``obj``, so that those of a
     state are given on the processor: on a device the state would need its memory twice.
     """
 

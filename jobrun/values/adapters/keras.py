@@ -1,6 +1,6 @@
 """Models, optimizers and metrics of Keras, with any backend: their variables, and what is beside.
 
-The state of a model is that of all its variables, in their order (their names are counted anew in
+The state of a model is that of all its variables, in their order (their names are counted again in
 each process), with those of its optimizer and its metrics.  The optimizer is built when ``setup``
 has made the model, so that there is a place for what is restored.
 """

@@ -4,7 +4,7 @@ LightGBM continues a model by adding trees to its scores on the training data, w
 restore does.  Without random numbers the trees are those of an uninterrupted training, bit for bit.
 With them (``bagging_fraction``, ``feature_fraction``, DART, …) they would not be, since the state
 of the generators cannot be read: such a booster is refused if it is trained in place.  One that
-each call makes anew by ``lightgbm.train(…, init_model=booster)`` begins with the seed in its
+each call makes again by ``lightgbm.train(…, init_model=booster)`` begins with the seed in its
 parameters, and is exact.
 """
 

@@ -37,7 +37,7 @@ def check_place(state: Any) -> None:
     try:
         places = {624: int(state["state"].get("pos", 0)), 4: int(state.get("buffer_pos", 0))}
     except (TypeError, LookupError, ValueError, AttributeError) as error:
-        raise ValueRefusedError(f"it is no state of a generator of numpy: {error!r}") from error
+        raise ValueRefusedError(f"it is not a state of a generator of numpy: {error!r}") from error
     for last, place in places.items():
         if not 0 <= place <= last:
             raise ValueRefusedError(f"a generator of numpy has no place {place} of {last}")

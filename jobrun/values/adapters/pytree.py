@@ -68,7 +68,7 @@ def live_adapter_of(obj: Any) -> LiveAdapter | None:
 
 
 def is_pytree(obj: Any) -> bool:
-    """Return whether ``obj`` is a container of a tree, or a leaf that is no live object."""
+    """Return whether ``obj`` is a container of a tree, or a leaf that is not a live object."""
     return isinstance(obj, _PLAIN) or _children(obj) is not None or value_adapter(obj) is not None
 
 
@@ -79,12 +79,12 @@ class PytreeAdapter:
     version = 1
     places = True
 
-    def __init__(self, anew: Container[str] = ()) -> None:
-        self._anew = anew
+    def __init__(self, remade: Container[str] = ()) -> None:
+        self._remade = remade
 
-    def makes_anew(self, place: str) -> bool:
-        """Return whether what is at a place is made anew by a restore, and not filled."""
-        return place in self._anew
+    def remakes(self, place: str) -> bool:
+        """Return whether what is at a place is replaced by a restore, and not filled."""
+        return place in self._remade
 
     def state(self, obj: Any) -> Plain:
         """Return the tree as dicts and lists of its leaves; one leaf alone as a list of it."""
@@ -102,9 +102,9 @@ class PytreeAdapter:
             if not isinstance(state, list | dict) or len(state) != 1:
                 raise _mismatch("", _described_leaf(obj), _described_leaf(state))
             (leaf,) = state.values() if isinstance(state, dict) else state
-            restored = _leaf(obj, leaf, "", Objects(self._anew))
+            restored = _leaf(obj, leaf, "", Objects(self._remade))
         else:
-            restored = _restored(obj, state, "", Objects(self._anew))
+            restored = _restored(obj, state, "", Objects(self._remade))
         for place, leaf in _leaves(restored):
             if (put := getattr(value_adapter(leaf), "put_gradient", None)) is not None:
                 put(leaf, gradients.get(place))

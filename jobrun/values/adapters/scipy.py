@@ -2,7 +2,7 @@
 
 The arrays of the format as they are: dtypes of the indices, order and explicit zeros are kept.
 What is read shares their memory; a matrix of lists (``lil``) or a dict of keys (``dok``) is made
-anew.  Which places the indices may name is not checked (it would take as long as a product): the
+again.  Which places the indices may name is not checked (it would take as long as a product): the
 bytes of a checkpoint are verified.
 """
 

@@ -200,7 +200,7 @@ def _refused(where: str, what: str) -> ValueRefusedError:
 
 
 class _Made(Objects):
-    """What was made of the state so far; generators by number too, as states once named them."""
+    """The objects made of the state so far; generators by number too, as old states name them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -52,7 +52,7 @@ class DataclassAdapter:
     version = 1
 
     def dump(self, value: Any) -> tuple[Plain, Meta]:
-        """Return the fields and the class; raises ValueRefusedError for what is no field."""
+        """Return the fields and the class; raises ValueRefusedError for anything but a field."""
         names = [f.name for f in dataclasses.fields(value)]
         more = set(getattr(value, "__dict__", ())) - set(names)
         if more:

@@ -36,12 +36,12 @@ class Forms:
 class Objects:
     """The objects that one walk over plain forms has restored.
 
-    Those of ``setup`` that can change are filled, but for the ones at the places ``anew``, where
+    Those of ``setup`` that can change are filled, but for the ones at the places ``remade``, where
     new ones are made.
     """
 
-    def __init__(self, anew: Container[str] = ()) -> None:
-        self._anew = anew
+    def __init__(self, remade: Container[str] = ()) -> None:
+        self._remade = remade
         # The form is kept beside what was made of it, so that its id stays its own.
         self._made: dict[int, tuple[Plain, Any]] = {}
         self._claimed: dict[int, Any] = {}
@@ -60,7 +60,7 @@ class Objects:
 
     def fills(self, obj: Any, place: str) -> bool:
         """Return whether an object of ``setup`` at a place is to be filled; it is claimed then."""
-        return place not in self._anew and self.claims(obj)
+        return place not in self._remade and self.claims(obj)
 
     def claims(self, obj: Any) -> bool:
         """Claim an object of ``setup`` to be filled; return False if it was claimed before.

@@ -4,7 +4,7 @@ A booster that continues after a restore makes the trees that it would have made
 for the tree methods hist, approx and exact.  That cannot hold where XGBoost draws random numbers
 (``subsample``, ``colsample_*``, ``rate_drop``, ``one_drop``, ``feature_selector``): the state of
 its generators cannot be read.  A booster that is trained in place with these is refused; one that
-each call makes anew by ``xgboost.train(…, xgb_model=booster)`` begins with the seed in its
+each call makes again by ``xgboost.train(…, xgb_model=booster)`` begins with the seed in its
 parameters, and is exact.
 """
 

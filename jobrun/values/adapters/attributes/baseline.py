@@ -76,7 +76,7 @@ class Parts:
                 hint="build in 'setup' the same object as when the run was started",
             )
         if self.skips(self.holders[path])(key):
-            raise ValueRefusedError(f"the saved state has {name!r}, which is no attribute")
+            raise ValueRefusedError(f"the saved state has {name!r}, which is not an attribute")
         return vars(self.holders[path]), key
 
 
@@ -93,9 +93,11 @@ class _Found:
 
 @dataclass(slots=True, weakref_slot=True)
 class _Baseline:
-    """What attributes were when ``setup`` had made them: their texts, by name, and by place what
-    marks leaves, copies of these (None for large ones), and all objects; ``first`` are the places
-    of these, by id; ``fixed`` are the values of attributes that only another value can change.
+    """The attributes as ``setup`` had made them.
+
+    ``texts`` are by name; by place there are the ``marks`` of leaves, copies of these (None for
+    large ones), and all objects.  ``first`` are the places of these, by id; ``fixed`` are the
+    values of attributes that only another value can change.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -106,7 +108,7 @@ class _Baseline:
     fixed: dict[str, Any] = field(default_factory=dict)
     makeable: Makeable = field(default_factory=lambda: Makeable(()))
     parts: list[Any] = field(default_factory=list)
-    """What the adapters of live objects among them have noted."""
+    """Notes of the adapters of live objects among them."""
 
     def changed(self, parts: Parts) -> tuple[dict[str, _Found], list[str]]:
         """Return the attributes that are not as they were, and the names of those that are gone.
@@ -253,7 +255,7 @@ class Attributes:
 
 
 class WithAttributes:
-    """What adapters have in common whose states hold attributes: see ``LiveAdapter``."""
+    """The base of adapters whose states hold attributes: see ``LiveAdapter``."""
 
     def __init__(self, parts: Callable[[Any], Parts]) -> None:
         self._attributes = Attributes(parts)

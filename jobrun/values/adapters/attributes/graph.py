@@ -1,4 +1,4 @@
-"""What attributes hold, as text and leaves: containers and objects, shared and in circles too.
+"""The content of attributes as text and leaves: containers and objects, shared and in circles too.
 
 A *place* names a part of it: ``hidden[0]``, ``ema.shadow['w']``.  The text has numbers, strings and
 None as themselves and all else as a dict whose first key says what it is.  ``again`` is a part that
@@ -92,12 +92,12 @@ class AttributeWalk:
         self.leaves: dict[str, Any] = {}
         self.live: dict[str, Any] = {}
         self.lost: dict[str, str] = {}
-        """What has neither a form nor been there since ``setup``: its type, by place."""
+        """Types, by place, of objects without a form that were not there after ``setup``."""
         self.unseen: dict[str, str] = {}
         """Objects of ``setup`` of which nobody can see whether they change: types, by place."""
 
     def begin(self) -> None:
-        """Begin another attribute: what stands beside its text is collected anew."""
+        """Begin another attribute: what stands beside its text is collected again."""
         self.leaves, self.live, self.lost = {}, {}, {}
 
     def form(self, value: Any, place: str) -> Any:

@@ -75,7 +75,7 @@ class Restoring:
         target = self._made.get(own) if own and own not in self._own else None
         made = self._new(kind, form, target, place)
         if made is None:
-            raise LookupError(f"{kind!r} is no form")
+            raise LookupError(f"{kind!r} is not a form")
         return made
 
     def _of(self, known: Mapping[str, Any], name: str, place: str) -> Any:
@@ -158,7 +158,7 @@ class Restoring:
 
     def _class(self, name: str, place: str, why_not: Callable[[type], str | None]) -> Any:
         found = class_named(name)
-        why = "which is no class of the job now" if found is None else why_not(found)
+        why = "which is not a class of the job now" if found is None else why_not(found)
         if why is not None:
             raise ValueRefusedError(
                 f"{place} was an object of {name.replace(':', '.')}, {why}",
@@ -231,7 +231,7 @@ def _dtype(name: str) -> Any:
 def _global(name: str) -> Any:
     found = member_named(name)
     if found is None:
-        raise ValueRefusedError(f"{name.replace(':', '.')} is no member of an enumeration now")
+        raise ValueRefusedError(f"{name.replace(':', '.')} is not a member of an enumeration now")
     return found
 
 

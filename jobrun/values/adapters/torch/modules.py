@@ -159,7 +159,7 @@ def refusing(what: str) -> Iterator[None]:
 
 
 def as_dict(state: Plain) -> dict[str, Any]:
-    """Return a copy of a saved state; raises ValueRefusedError if it is no dict."""
+    """Return a copy of a saved state; raises ValueRefusedError if it is not a dict."""
     if not isinstance(state, dict):
         raise ValueRefusedError(f"expected a dict as saved state, got a {type(state).__name__}")
     return dict(state)
