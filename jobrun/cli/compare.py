@@ -38,17 +38,16 @@ def command(runs: tuple[str, ...], runs_dir: str) -> None:
     """Compare runs: what was changed in the spec, metrics, times, code and libraries.
 
     An arrow says whether a number is above or below that of the first run; * marks the best run.
-    RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best.  One
+    RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best.  A
     sweep stands for all its runs.
     """
     from jobrun.errors import DamagedError
     from jobrun.report.formatting import plain
-    from jobrun.runs.find import find_run, find_sweep, names_apart
+    from jobrun.runs.find import find_runs, names_apart
     from jobrun.runs.overview import overview
     from jobrun.tools.compare_runs import compare_runs
 
-    sweep = find_sweep(runs_dir, runs[0]) if len(runs) == 1 else None
-    found = sweep.runs() if sweep is not None else [find_run(runs_dir, run) for run in runs]
+    found = find_runs(runs_dir, runs)
     if len(found) < 2:
         raise click.UsageError("expected two runs or more, or a sweep")
     states = [run.state() for run in found]

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _WIDTH = 80
-_NAME = 20
-"""The columns of a run's name, as a part of a title on a terminal, at least."""
 Row = TypeVar("Row", "EpochRow", "StepRow")
 _EPOCHS = re.compile(r"(-?\d+)?(:)?(-?\d+)?")
 
@@ -92,7 +90,8 @@ def command(
     """Show the metrics of RUN for each epoch, of several runs side by side; * marks the best.
 
     RUN is a name or its beginning, a path, a spec (its newest run), @latest, or @best (default:
-    a running one, else the newest).  Pictures need the extra jobrun[plot].
+    a running one, else the newest).  A sweep stands for all its runs.  Pictures need the extra
+    jobrun[plot].
     """
     if steps:
         if plot or log or output is not None or len(runs) > 1:
@@ -127,10 +126,10 @@ def _plain(text: str) -> str:
 
 
 def _gather(runs_dir: str, arguments: Sequence[str | None], epochs: str | None) -> list[_Run]:
-    from jobrun.runs.find import find_run, names_apart
+    from jobrun.runs.find import find_runs, names_apart
     from jobrun.runs.overview import overview, rows_of
 
-    runs = [find_run(runs_dir, argument) for argument in arguments]
+    runs = find_runs(runs_dir, arguments)
     return [
         _Run(name, overview(run), _span(rows_of(run), epochs))
         for name, run in zip(names_apart(runs), runs, strict=True)
@@ -171,43 +170,56 @@ def _chosen(runs: Sequence[_Run], wanted: Sequence[str]) -> list[str]:
 def _table(runs: Sequence[_Run], metrics: Sequence[str], *, all_of_them: bool) -> str:
     """Return a row per epoch; a column per metric, and below it per run.
 
-    Without ``all_of_them``, columns that have no room are left out.
+    Where they have no room the runs are numbered; without ``all_of_them``, columns that have none
+    even then are left out.
     """
-    from jobrun.cli.table import fitted
+    from jobrun.cli.table import Fitted, fitted
     from jobrun.report.fitting import broken
-    from jobrun.report.formatting import number, plural
+    from jobrun.report.formatting import plural
 
     columns = [(run, metric) for metric in metrics for run in runs]
-    header = ["epoch", *_titles(columns, several=len(runs) > 1)]
     best = [run.best(metric) for run, metric in columns]
+    rows, width = _rows(columns, best), screen_width()
+    names = [_plain(run.name) if len(runs) > 1 else "" for run in runs]
+    spare = [] if all_of_them else range(len(columns), 1, -1)
+
+    def made_with(names: Sequence[str], spare: Sequence[int] = ()) -> Fitted:
+        titles = [f"{name} {_plain(m)}".lstrip() for m in metrics for name in names]
+        marked = [title + " " if top else title for title, top in zip(titles, best, strict=True)]
+        right = "r" * (1 + len(columns))
+        return fitted(["epoch", *marked], rows, right, width=width, spare=spare)
+
+    made, lines = made_with(names), []
+    if made.blocks and len(runs) > 1:
+        numbered = made_with([str(n) for n in range(1, len(runs) + 1)], spare)
+        if not numbered.blocks:
+            above = (f"{n}  {name}" for n, name in enumerate(names, 1))
+            made, lines = numbered, [*(line for text in above for line in broken(text, width)), ""]
+    elif made.blocks:
+        made = made_with(names, spare)
+    lines.append(made.text)
+    if made.left_out:
+        more = f"+{plural(len(made.left_out), 'column')}: --metric NAME, --csv or --plot"
+        lines += broken(more, width)
+    return "\n".join(lines)
+
+
+def _rows(
+    columns: Sequence[tuple[_Run, str]], best: Sequence[tuple[int, Any] | None]
+) -> list[list[str]]:
+    """Return a row per epoch; a star marks the best of a column."""
+    from jobrun.report.formatting import number
+
     values = [{row.epoch: row.metrics for row in run.rows} for run, _ in columns]
     rows = []
-    for epoch in sorted({row.epoch for run in runs for row in run.rows}):
+    for epoch in sorted({row.epoch for run, _ in columns for row in run.rows}):
         cells = [str(epoch)]
         for (_, metric), top, of_run in zip(columns, best, values, strict=True):
             value = of_run.get(epoch, {}).get(metric)
             star = "*" if top and top[0] == epoch else " " if top else ""
             cells.append(f"{number(value)}{star}" if value is not None else "")
         rows.append(cells)
-    header = [h + " " if top else h for h, top in zip(header, [None, *best], strict=True)]
-    width = screen_width()
-    spare = [] if all_of_them else range(len(header) - 1, 1, -1)
-    made = fitted(header, rows, "r" * len(header), width=width, spare=spare)
-    if not made.left_out:
-        return made.text
-    more = f"+{plural(len(made.left_out), 'column')}: --metric NAME, --csv or --plot"
-    return "\n".join([made.text, *broken(more, width)])
-
-
-def _titles(columns: Sequence[tuple[_Run, str]], *, several: bool) -> list[str]:
-    """Return the metric of each column, after the run if there are several: cut on a terminal."""
-    from jobrun.report.fitting import cut
-
-    width = screen_width()
-    most = max(_NAME, width // 4) if width else None
-    names = [_plain(run.name) if several else "" for run, _ in columns]
-    names = [cut(name, most) if most else name for name in names]
-    return [f"{n} {_plain(m)}".lstrip() for n, (_, m) in zip(names, columns, strict=True)]
+    return rows
 
 
 def _csv(runs: Sequence[_Run], metrics: Sequence[str]) -> str:

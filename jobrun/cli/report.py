@@ -74,14 +74,12 @@ def _find(runs_dir: str, arguments: Sequence[str]) -> list[RunDir | SweepDir]:
 
 def _runs_of(subjects: Sequence[RunDir | SweepDir]) -> list[RunDir]:
     """Return the runs, those of sweeps that have begun by now included, each once."""
-    from jobrun.errors import NotFoundError
+    from jobrun.runs.find import runs_begun
     from jobrun.runs.sweepdir import SweepDir
 
     found: dict[Path, RunDir] = {}
     for subject in subjects:
-        runs = subject.runs() if isinstance(subject, SweepDir) else [subject]
-        if not runs:
-            raise NotFoundError("no run of the sweep has begun", where=subject.shown())
+        runs = runs_begun(subject) if isinstance(subject, SweepDir) else [subject]
         found |= {run.path.absolute(): run for run in runs}
     return list(found.values())
 

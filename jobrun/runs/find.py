@@ -26,6 +26,7 @@ __all__ = [
     "code_folder",
     "find_checkpoint",
     "find_run",
+    "find_runs",
     "find_sweep",
     "is_of",
     "list_runs",
@@ -33,6 +34,7 @@ __all__ = [
     "names_apart",
     "remembered_code",
     "run_of_spec",
+    "runs_begun",
     "sweep_of_spec",
     "unfinished_after",
     "unreadable",
@@ -188,6 +190,23 @@ def find_run(
         if argument and run.is_run():
             return run
     return _by_prefix(runs_dir, argument)
+
+
+def find_runs(runs_dir: str | os.PathLike[str], arguments: Sequence[str | None]) -> list[RunDir]:
+    """Return the runs that a user means, each as ``find_run``; a sweep stands for all its runs."""
+    found: list[RunDir] = []
+    for argument in arguments:
+        sweep = find_sweep(runs_dir, argument) if argument is not None else None
+        found += runs_begun(sweep) if sweep is not None else [find_run(runs_dir, argument)]
+    return found
+
+
+def runs_begun(sweep: SweepDir) -> list[RunDir]:
+    """Return the runs of a sweep that have begun; raises NotFoundError if there is none."""
+    runs = sweep.runs()
+    if not runs:
+        raise NotFoundError("no run of the sweep has begun", where=sweep.shown())
+    return runs
 
 
 def _by_prefix(runs_dir: str | os.PathLike[str], argument: str) -> RunDir:

@@ -175,11 +175,23 @@ def test_epochs_that_a_run_does_not_have(call: Call) -> None:
 @pytest.mark.usefixtures("two")
 def test_a_narrow_terminal_and_a_reader_that_goes_away(terminal: Call, shell: Call) -> None:
     text = terminal("metrics", "sum", "sum-2", size=(40, 10)).text
-    assert text.startswith("epoch  sum loss   sum-2 loss   sum total\n")
+    assert text.startswith("1  sum\n2  sum-2\n\nepoch  1 loss   2 loss   1 total\n")
     assert text.endswith("+1 column: --metric NAME,\n--csv or --plot\n")
     text = terminal("metrics", "sum", "sum-2", "--metric", "*", size=(40, 10)).text
     assert text.startswith("epoch        1\nsum loss     2\nsum-2 loss   1*\nsum total    102\n")
     assert shell("jobrun metrics sum | true").err == ""
+
+
+def test_a_sweep_stands_for_its_runs(call: Call, write: Call, terminal: Call) -> None:
+    write(("vars: {step: 2}", "vars: {step: 2}\nmatrix: {step: [2, 4, 8]}"))
+    assert call("train", "sum.yaml").code == 0
+    found = json.loads(call("metrics", "sum", "--range", "3", "--json").out)["runs"]
+    assert [run["name"] for run in found] == ["sum/step=2", "sum/step=4", "sum/step=8"]
+    assert call("metrics", "sum.yaml", "--csv").out.count("sum/step=4,") == 3
+    text = terminal("metrics", "sum", "--range", "3", size=(40, 10)).text
+    assert text.startswith(
+        "1  sum/step=2\n2  sum/step=4\n3  sum/step=8\n\nepoch    1 loss      2 loss      3 loss"
+    )
 
 
 LOGGING = """
