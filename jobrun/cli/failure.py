@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import click
 
+from jobrun.cli.machine_limits import limit_error
 from jobrun.cli.options import Settings, uses_color
 from jobrun.core.async_exceptions import asynchronous_error
 from jobrun.core.masking import mask, masked
@@ -52,6 +53,7 @@ def show(error: Exception, settings: Settings) -> int:
     else:
         if isinstance(error, OSError) and _raised_by_echo(error):
             error = not_written(error)
+        error = limit_error(error) or error
         if isinstance(error, DamagedError) and not error.hint and "checkpoint_" in str(error):
             error.hint = f"{_verify(error)} names all that is damaged"
         code = error.exit_code if isinstance(error, JobrunError) else EXIT_BUG

@@ -64,8 +64,8 @@ class Lock:
     """The lock of one run directory, which must exist when the lock is acquired."""
 
     def __init__(self, run_dir: str | os.PathLike[str]) -> None:
-        self.path = Path(run_dir).absolute() / _NAME  # a task may change the directory
         self._fd = -1
+        self.path = Path(run_dir).absolute() / _NAME  # a task may change the directory
         self._files = LockFile(self.path.parent)
         self._kind = ""
 
