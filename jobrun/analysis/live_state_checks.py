@@ -57,6 +57,28 @@ def _name_problems(analysis: JobAnalysis) -> Iterator[Problem]:
 def _use_problems(
     job: Job, task: Task, node: str, found: Access, live: LiveState
 ) -> Iterator[Problem]:
+    yield from _key_problems(job, task, node, found, live)
+    put = [key for key in live.used_by(found) if key in found.writes]
+    if put and isinstance(task.fn, Load | Shell) and not _loads_weights(task):
+        yield Problem(
+            f"task {task.name!r} replaces {put[0][1]!r}, which is an object under 'state'",
+            task.mark(f"out:{put[0][1]}", "out", "load"),
+            "give it another name, and let a task of 'init' put it into the object ('update')",
+        )
+    if task.timeout is not None and task.retries is not None and live.used_by(found):
+        yield Problem(
+            f"task {task.name!r} has 'timeout' and 'retries' and uses "
+            f"{live.used_by(found)[0][1]!r}, which is under 'state': a call that was given up may "
+            "still change it",
+            task.mark("timeout"),
+            "leave out one of the two",
+        )
+
+
+def _key_problems(
+    job: Job, task: Task, node: str, found: Access, live: LiveState
+) -> Iterator[Problem]:
+    """Yield a problem for each name that is a generator, or a live object in part or elsewhere."""
     written = set(found.writes)
     for key in dict.fromkeys((*found.reads, *found.writes)):
         if key[1] in job.generators:
@@ -83,21 +105,6 @@ def _use_problems(
                     read_mark(task, key),
                     f"name {own[1]!r}",
                 )
-    put = [key for key in live.used_by(found) if key in found.writes]
-    if put and isinstance(task.fn, Load | Shell) and not _loads_weights(task):
-        yield Problem(
-            f"task {task.name!r} replaces {put[0][1]!r}, which is an object under 'state'",
-            task.mark(f"out:{put[0][1]}", "out", "load"),
-            "give it another name, and let a task of 'init' put it into the object ('update')",
-        )
-    if task.timeout is not None and task.retries is not None and live.used_by(found):
-        yield Problem(
-            f"task {task.name!r} has 'timeout' and 'retries' and uses "
-            f"{live.used_by(found)[0][1]!r}, which is under 'state': a call that was given up may "
-            "still change it",
-            task.mark("timeout"),
-            "leave out one of the two",
-        )
 
 
 def _loads_weights(task: Task) -> bool:

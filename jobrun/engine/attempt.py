@@ -109,12 +109,20 @@ class Attempt:
 
     def start(self, choice: Choice) -> None:
         """Record the start in run.json and emit RunStarted."""
-        run, history, start = self._run, self._run.history, choice.start
+        start = choice.start
         try:
-            history.begin(choice)
+            self._run.history.begin(choice)
         except JobrunError:
             self._reset_progress(start)
             raise
+        self._warn_at_start()
+        self._run.report(self._started(choice))
+        if isinstance(start, Record):  # so that an end before the load reports it
+            self.restorer.restore_progress(start)
+
+    def _warn_at_start(self) -> None:
+        """Report what a user should know of the job before anything runs."""
+        run = self._run
         if self.saver.wanted and not any(persistent(run.analysis).values()):
             run.report(Warned(_NOTHING_PERSISTS))
         for warning in warnings(run.analysis):
@@ -122,35 +130,34 @@ class Attempt:
             run.report(Warned(f"{at}{warning.message}; {warning.hint}"))
         if run.ends_with_slurm and run.slurm.end is None:
             run.report(Warned(f"'walltime: slurm' has no effect: {run.slurm.end_text}"))
-        run.report(
-            RunStarted(
-                job=run.job.name,
-                run=history.name,
-                run_dir=str(history.path) if history.path else None,
-                attempt=history.attempt,
-                epoch=start.epoch if start else 0,
-                checkpoint=start.id if start else None,
-                epochs=run.epochs,
-                session=self.session.description,
-                metrics=metric_names(run.analysis),
-                notes=choice.lines,
-                place=start.place if start else "",
-                only=run.request.only,
-                walltime=run.walltime,
-                may_end_earlier=run.may_end_earlier,
-                elapsed=start.run_seconds if isinstance(start, Record) else 0.0,
-                best=self.progress.best_at(history.mapped(start))
-                if isinstance(start, Record)
-                else {},
-                vars={k: v for k, v in run.job.vars.items() if isinstance(v, _PLAIN)},
-                slurm_job=run.slurm.id,
-                requeued=run.slurm.requeued,
-                spec=str(run.request.spec_path or ""),
-                code=str(run.request.folder or "") if run.request.spec_path else "",
-            )
+
+    def _started(self, choice: Choice) -> RunStarted:
+        """Return the event of the start."""
+        run, history, start = self._run, self._run.history, choice.start
+        record = start if isinstance(start, Record) else None
+        return RunStarted(
+            job=run.job.name,
+            run=history.name,
+            run_dir=str(history.path) if history.path else None,
+            attempt=history.attempt,
+            epoch=start.epoch if start else 0,
+            checkpoint=start.id if start else None,
+            epochs=run.epochs,
+            session=self.session.description,
+            metrics=metric_names(run.analysis),
+            notes=choice.lines,
+            place=start.place if start else "",
+            only=run.request.only,
+            walltime=run.walltime,
+            may_end_earlier=run.may_end_earlier,
+            elapsed=record.run_seconds if record else 0.0,
+            best=self.progress.best_at(history.mapped(record)) if record else {},
+            vars={k: v for k, v in run.job.vars.items() if isinstance(v, _PLAIN)},
+            slurm_job=run.slurm.id,
+            requeued=run.slurm.requeued,
+            spec=str(run.request.spec_path or ""),
+            code=str(run.request.folder or "") if run.request.spec_path else "",
         )
-        if isinstance(start, Record):  # so that an end before the load reports it
-            self.restorer.restore_progress(start)
 
     def _reset_progress(self, start: object) -> None:
         """Reset the progress to the one on disk, since the attempt achieved nothing."""
