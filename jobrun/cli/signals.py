@@ -23,7 +23,7 @@ import time
 from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import NoReturn, Protocol
 
 from jobrun.core.children import kill_children
@@ -79,12 +79,7 @@ class Signals:
         self._handlers.install()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._handlers.restore()
 
     def hold(self, warn: Callable[[str], None]) -> None:

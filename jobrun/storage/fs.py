@@ -17,7 +17,6 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from jobrun.core.notices import notice
@@ -379,12 +378,7 @@ class SyncAll:
     def __enter__(self) -> SyncAll:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         close_after_reading(self._fd)
 
     def __call__(self) -> None:

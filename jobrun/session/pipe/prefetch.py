@@ -29,7 +29,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Ahead", "Turns"]
@@ -146,12 +145,7 @@ class Ahead(Generic[Item, Result]):
     def __enter__(self) -> Ahead[Item, Result]:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
