@@ -62,7 +62,7 @@ class Removal:
         protected: Collection[int] = (),
         named_now: Callable[[Record], Record] | None = None,
     ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """As ``apply``, but not after every save where many checkpoints are kept."""
+        """Remove as ``apply`` does, but not after every save where many checkpoints are kept."""
         self._since += not keep.all
         if self._since <= self._kept * _POSTPONED:
             return (), self.warnings()

@@ -225,7 +225,7 @@ ConditionsModel: Any = create_model(
 
 
 def _conditions(value: Any) -> Any:
-    """One mapping of conditions is a list of one; ``never`` is a list of none."""
+    """Make a list of one mapping of conditions, and an empty one of ``never``."""
     if value == "never":
         return []
     if isinstance(value, dict):

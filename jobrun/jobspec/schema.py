@@ -28,7 +28,7 @@ class _Generator(GenerateJsonSchema):
     """Without titles of keys and defaults that are null; everything in the order of the models."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """A key's name is its title."""
+        """Return False: a key's name is its title."""
         return False
 
     def sort(self, value: Any, parent_key: str | None = None) -> Any:
@@ -36,7 +36,7 @@ class _Generator(GenerateJsonSchema):
         return value
 
     def default_schema(self, schema: Any) -> dict[str, Any]:
-        """A default of null, or an empty one, says only that the key may be left out."""
+        """Drop a default of null, or an empty one: it means only that the key may be left out."""
         made = super().default_schema(schema)
         if made.get("default") in (None, [], {}):
             made.pop("default", None)

@@ -40,7 +40,7 @@ def _vars(value: Any) -> dict[str, Any]:
 
 
 def _var_faults(value: Any, path: tuple[Any, ...]) -> list[FieldFault]:
-    """A var is read like a blob: texts are as they are, keys of mappings are names."""
+    """Return what is wrong with a var: it has the form of a blob, without templates in strings."""
     if isinstance(value, str) and "${" in value:
         return [FieldFault("holds '${…}', which is for 'with' and paths", path=path)]
     if isinstance(value, list):

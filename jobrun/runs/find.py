@@ -224,7 +224,7 @@ def _by_prefix(runs_dir: str | os.PathLike[str], argument: str) -> RunDir:
 
 
 def _by_word(runs_dir: str | os.PathLike[str], word: str) -> RunDir:
-    """``@latest``, ``@best`` or ``@best:METRIC``."""
+    """Return the run of ``@latest``, ``@best`` or ``@best:METRIC``; raises NotFoundError."""
     name, _, metric = word[1:].partition(":")
     if name not in ("latest", "best") or (name == "latest" and metric):
         raise NotFoundError(f"no run {word!r}", hint="there are @latest, @best and @best:METRIC")

@@ -82,7 +82,7 @@ class NodeMap:
     def parts(
         self, record: Record, nodes: Sequence[str], earlier: Sequence[NodeMap] = ()
     ) -> dict[str, str]:
-        """For each node of the job the node of the checkpoint whose part it gets.
+        """Return, for each node of the job, the node of the checkpoint whose part it gets.
 
         ``earlier`` are maps that come before this one.  Raises DamagedError, naming them, where
         nodes differ and no pair says what is meant, and UsageError for a pair that cannot be.
@@ -104,7 +104,7 @@ class NodeMap:
         return {new: found[new] for new in nodes}
 
     def _moved(self, parts: Mapping[str, str]) -> dict[str, str]:
-        """``{node: part}`` with the nodes' new names."""
+        """Return ``{node: part}`` with the nodes' new names."""
         found: dict[str, str] = {}
         for old, part in parts.items():
             for new in self.targets(old):
@@ -133,7 +133,7 @@ class NodeMap:
         )
 
     def _names(self, name: str) -> list[str]:
-        """``OLD:rest`` with the job's names of the node; a name without a node stays."""
+        """Return ``OLD:rest`` with the job's names of the node; a name without a node stays."""
         old, colon, rest = name.partition(":")
         return [f"{new}:{rest}" for new in self.targets(old)] if colon else [name]
 
@@ -198,7 +198,7 @@ class NodeMaps:
         return [nodes for below, nodes in self.maps if record.id < below]
 
     def parts(self, record: Record, nodes: Sequence[str]) -> dict[str, str]:
-        """As of ``NodeMap``, by all maps that came after the checkpoint."""
+        """Return what ``NodeMap.parts`` does, by all maps that came after the checkpoint."""
         *earlier, last = self._of(record) or [NodeMap()]
         return last.parts(record, nodes, earlier)
 

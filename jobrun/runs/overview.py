@@ -165,7 +165,7 @@ def _is_declared(declared: Mapping[str, str | None], name: str) -> bool:
 
 
 def direction_of(declared: Mapping[str, str | None], name: str) -> str | None:
-    """``min`` or ``max``: of a metric by its own name, or by that without the node."""
+    """Return ``min`` or ``max``: of a metric by its own name, or by that without the node."""
     return declared.get(name) or declared.get(name.partition(":")[2])
 
 
@@ -194,7 +194,7 @@ def _limit(facts: Mapping[str, Any]) -> int:
 
 
 def _elapsed(state: RunState, head: Record | None, last: EpochRow | None) -> float:
-    """Seconds over all attempts; run.json knows them only of attempts that came to their end."""
+    """Return the seconds of all attempts; run.json has them only of attempts that ended."""
     if state.over or (last is None and head is None):
         return state.elapsed
     return max((last.elapsed if last else None) or 0.0, head.run_seconds if head else 0.0)

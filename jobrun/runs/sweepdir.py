@@ -268,7 +268,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 
 
 def _directory(values: Values, taken: set[str]) -> str:
-    """``lr=0.1,hidden=32``: safe for shells and file systems, also those that fold case.
+    """Return ``lr=0.1,hidden=32``: safe for shells and file systems, also those that fold case.
 
     Where that is not all of the values, too long or taken, a digest makes it one of its own.
     """

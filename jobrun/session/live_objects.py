@@ -283,7 +283,7 @@ class LiveObjects:
     # Adapters.
 
     def _found(self, key: Key) -> tuple[LiveAdapter, Any]:
-        """The adapter of an object, and the object; raises ValueRefusedError if it has none."""
+        """Return the adapter of an object, and it; raises ValueRefusedError if it has none."""
         if self._generators is not None and key in self.live.generators:
             return SlotAdapter(key[1]), self._generators.of_node(key[0])
         path, obj = key[1], self._box(key).value

@@ -43,7 +43,7 @@ def check_named(analysis: JobAnalysis, nodes: Mapping[str, Workspace]) -> None:
 
 
 def _live_objects(nodes: Mapping[str, Workspace]) -> Iterator[tuple[Key, object]]:
-    """The live objects that are no blobs of ``state``, each with its path."""
+    """Return the live objects that are not blobs of ``state``, each with its path."""
     for node, workspace in nodes.items():
         for name, value in workspace.root.items():
             for path, obj in changeable_objects(value, name):
@@ -97,13 +97,13 @@ def _not_named(analysis: JobAnalysis, found: Mapping[str, tuple[Key, str, list[s
 
 
 def _written_name(analysis: JobAnalysis, key: Key) -> str:
-    """The name under which ``setup`` writes an object, or the tree that holds it."""
+    """Return the name under which ``setup`` writes an object, or the tree that holds it."""
     written = (path for node, path in analysis.writes_of("setup") if node == key[0])
     return next((path for path in written if covers(path, key[1])), key[1])
 
 
 def _made_at(analysis: JobAnalysis, key: Key) -> Where | None:
-    """The place in the spec where ``setup`` writes a blob."""
+    """Return the place in the spec where ``setup`` writes a blob."""
     made: Task | None = None
     for task, copies in analysis.units_of("setup"):
         for _, access in copies:

@@ -87,7 +87,7 @@ class KeyAdapter:
 
 
 def _put(plain: Plain) -> Any:
-    """``plain`` as an array of JAX with the same bits."""
+    """Return ``plain`` as an array of JAX with the same bits."""
     if not isinstance(plain, np.ndarray | np.generic):
         raise ValueRefusedError(f"expected an array, got {type(plain).__name__}")
     try:
@@ -197,7 +197,7 @@ def is_jax_function(obj: Any) -> bool:
 
 
 def _key(entry: Any) -> Any:
-    """The key of a child in one of JAX's forms of a path."""
+    """Return the key of a child in one of JAX's forms of a path."""
     for name in ("key", "name", "idx"):
         if hasattr(entry, name):
             return getattr(entry, name)

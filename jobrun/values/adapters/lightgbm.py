@@ -134,7 +134,7 @@ def _module(obj: Any) -> Any:
 
 
 def _parts(state: Plain) -> tuple[str, int]:
-    """The model and the best iteration of a state."""
+    """Return the model and the best iteration of a state."""
     text = state.get("model") if isinstance(state, dict) else None
     best = state.get("best") if isinstance(state, dict) else None
     if not isinstance(text, str) or not text.startswith("tree\n"):
@@ -198,7 +198,7 @@ def _check_tree(tree: dict[str, str], features: int) -> None:
 
 
 def _drawn(text: str) -> str:
-    """The parameters in a model's text that draw random numbers, in words; empty without any."""
+    """Return the parameters in a model's text that draw random numbers, in words, or ``""``."""
     found = dict(_PARAMETER.findall(text.rpartition("\nparameters:")[2]))
     shares = (*_SHARES, *(_BAGGING if float(found.get("bagging_freq", 0)) > 0 else ()))
     drawn = [name for name in shares if float(found.get(name, 1)) < 1]

@@ -254,7 +254,7 @@ def _new_state(obj: Any, seen: Forms) -> Plain:
 
 
 def _children(obj: Any) -> dict[Any, Any] | None:
-    """The items of a container by key, index or field; None for a leaf."""
+    """Return the items of a container by key, index or field; None for a leaf."""
     kind = type(obj)
     if kind is dict or kind is OrderedDict:
         return dict(obj)
@@ -331,13 +331,13 @@ def _container_like(template: Any, items: dict[Any, Any], place: str, made: Obje
 
 
 def _is_frozen(kind: Any) -> bool:
-    """Whether a type is that of frozen dataclasses, which are replaced."""
+    """Return whether a type is that of frozen dataclasses, which are replaced."""
     parameters = getattr(kind, "__dataclass_params__", None)
     return parameters is not None and parameters.frozen is True
 
 
 def _leaf(template: Any, value: Any, place: str, made: Objects) -> Any:
-    """A leaf of the state: in the memory of the template's, or in its layout."""
+    """Return a leaf of the state: in the memory of the template's, or in its layout."""
     was, now = _described_leaf(template, order=False), _described_leaf(value, order=False)
     if was != now:
         raise _mismatch(place, was, now)
@@ -374,7 +374,7 @@ def _described_leaf(obj: Any, *, order: bool = True) -> str:
 
 
 def _order(array: Any) -> str:
-    """The layout of an array in memory; that of other libraries' arrays is their own."""
+    """Return the layout of an array in memory; that of other libraries' arrays is their own."""
     if type(array) is not np.ndarray or array.flags.c_contiguous:
         return "C"
     return "F" if array.flags.f_contiguous else "strided"
@@ -386,7 +386,7 @@ def _below(container: Any, place: str, key: Any) -> str:
 
 
 def _mismatch(place: str, was: str | None, now: str | None) -> ValueRefusedError:
-    """The error of a place where the template has ``was`` and a tree has ``now``."""
+    """Return the error of a place where the template has ``was`` and a tree has ``now``."""
     at = f"at {place}" if place else "as a whole"
     return ValueRefusedError(
         "its structure is not that of the tree that 'setup' made: "

@@ -184,7 +184,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def _tensor(array: Array) -> Any:
-    """A tensor over the memory of an array, which may be read-only."""
+    """Return a tensor over the memory of an array, which may be read-only."""
     if not array.flags.writeable:
         array = np.asarray(_Writable(array))
     return torch().from_numpy(array)
@@ -218,7 +218,7 @@ def _of_bits(plain: Plain, dtype: Any) -> Any:
 
 
 def _float32(bits: Array) -> Array:
-    """The float32 of a bfloat16: the same bits, and 16 zeros."""
+    """Return the float32 of a bfloat16: the same bits, and 16 zeros."""
     wide = bits.reshape(1).view(np.uint16).astype(np.uint32) << 16
     return wide.view(np.float32).reshape(bits.shape)
 
@@ -229,7 +229,7 @@ def _bfloat16(number: Array) -> Array:
 
 
 def _on_host(tensor: Any) -> Array:
-    """The elements of a tensor as an array: a view on a processor, else one copy."""
+    """Return the elements of a tensor as an array: a view on a processor, else one copy."""
     if tensor.device.type not in _DEVICES:
         host: Array = tensor.cpu().numpy()
         return host
@@ -239,7 +239,7 @@ def _on_host(tensor: Any) -> Array:
 
 
 def on_device(tensor: Any, device: Any) -> Any:
-    """The tensor on a device, or as it is if that is not there."""
+    """Return the tensor on a device, or as it is if that is not there."""
     if device is None:
         return tensor
     try:

@@ -90,7 +90,7 @@ class XGBoostAdapter:
 
 
 def _parts(state: Plain) -> tuple[bytearray, str]:
-    """The model and the configuration of a state."""
+    """Return the model and the configuration of a state."""
     model = state.get("model") if isinstance(state, dict) else None
     config = state.get("config") if isinstance(state, dict) else None
     if not isinstance(model, np.ndarray) or model.dtype != np.uint8 or model.ndim != 1:
@@ -103,7 +103,7 @@ def _parts(state: Plain) -> tuple[bytearray, str]:
 
 
 def _features(obj: Any) -> int:
-    """The number of features of a booster; 0 of one whose data are gone."""
+    """Return the number of features of a booster; 0 of one whose data are gone."""
     try:
         return int(obj.num_features())
     except ValueError:
@@ -111,12 +111,12 @@ def _features(obj: Any) -> int:
 
 
 def _first_line(error: Exception) -> str:
-    """The text of an error without XGBoost's stack trace."""
+    """Return the text of an error without XGBoost's stack trace."""
     return str(error).partition("\nStack trace")[0].strip()
 
 
 def _drawn(config: str) -> str:
-    """The parameters of a configuration that draw random numbers, in words; empty without any."""
+    """Return the parameters of a configuration that draw random numbers, in words, or ``""``."""
     found = dict(_parameters(json.loads(config)))
     drawn = [f"{name} {found[name]}" for name in _SHARES if float(found.get(name, 1)) < 1]
     if found.get("seed_per_iteration") != "1":

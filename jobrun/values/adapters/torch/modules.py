@@ -166,7 +166,7 @@ def as_dict(state: Plain) -> dict[str, Any]:
 
 
 def _names(names: Iterable[str]) -> str:
-    """Names as JSON, one string, since a blob each would be many files; empty if there are none."""
+    """Return names as one string of JSON, since a blob each would be many files; empty for none."""
     found = list(names)
     return json.dumps(found) if found else ""
 
@@ -185,7 +185,7 @@ def listed(text: Any) -> list[Any]:
 
 
 def _transient(modules: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    """The buffers that ``state_dict`` leaves out: full name, module, and name within it."""
+    """Return the buffers that ``state_dict`` leaves out: full name, module, and name within it."""
     for prefix, owner in modules.items():
         for key in sorted(owner._non_persistent_buffers_set):
             yield f"{prefix}.{key}" if prefix else key, owner, key
@@ -244,7 +244,7 @@ def _check_tensors(own: Mapping[str, Any], state: Mapping[str, Any]) -> None:
 
 
 def _ties(tensors: Mapping[str, Any]) -> dict[str, str]:
-    """For each tensor with elements the name of the first that is one with it in memory.
+    """Return, for each tensor with elements, the name of the first that is one with it in memory.
 
     Devices without addresses (XLA's) have 0 for all: there nothing is known to be tied.
     """

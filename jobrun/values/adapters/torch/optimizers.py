@@ -102,7 +102,7 @@ def _load(optimizer: Any, state: dict[str, Any]) -> None:
 
 
 def _placed(saved: Any, parameter: Any, loaded: Any) -> Any:
-    """A copy of a saved tensor on the device where ``load_state_dict`` has put it."""
+    """Return a copy of a saved tensor on the device where ``load_state_dict`` has put it."""
     like = parameter if saved.shape == parameter.shape else saved
     return private_copy(saved, like).to(loaded.device)
 
@@ -140,7 +140,7 @@ _FUNCTIONS: Final = (FunctionType, BuiltinFunctionType, MethodType, type)
 
 
 def _without_functions(state: Any) -> Any:
-    """A state without functions, which ``setup`` makes, and with plain dicts (of a Counter)."""
+    """Return a state without functions, which ``setup`` makes, and with plain dicts (a Counter's)."""
     if isinstance(state, dict):
         kept = {k: v for k, v in state.items() if not isinstance(v, _FUNCTIONS)}
         return {key: _without_functions(value) for key, value in kept.items()}
