@@ -143,7 +143,7 @@ def read_manifest(
 
 @lru_cache(maxsize=4)
 def _decoded(data: bytes, path: str) -> Manifest:
-    """Return a manifest, decoded once for those who look at all lengths and then read the blobs."""
+    """Return a manifest, decoded once for callers that check all lengths, then read blobs."""
     return decode_manifest(data, path)
 
 

@@ -16,7 +16,7 @@ from jobrun.values.adapters.base import Note
 __all__ = ["LeafKeys", "adapters_text", "leaf_keys"]
 
 _EVERYWHERE = ("python.", "numpy.")
-"""Adapters of types that need no library: who sees the values need not know them."""
+"""Adapters of types that need no library: code that sees the values need not know them."""
 
 
 class LeafKeys(NamedTuple):

@@ -18,7 +18,7 @@ __all__ = ["in_use"]
 
 _guard = threading.Lock()
 _used: set[int] = set()
-"""The ids of objects that are in use; who uses one holds it."""
+"""The ids of objects that are in use; its user holds it."""
 
 
 @contextmanager

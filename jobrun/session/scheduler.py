@@ -386,7 +386,7 @@ class Scheduler:
             self._end(run)
 
     def _end(self, run: DagRun) -> None:
-        """Let who waits for the end of ``run`` continue; the lock is held."""
+        """Let the threads that wait for the end of ``run`` continue; the lock is held."""
         run.is_over = True
         if run.over is not None:
             run.over.set()

@@ -47,7 +47,7 @@ _HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 """The errors of flock(2) on file systems without it: Lustre without ``-o flock``, some NFS."""
 _LOCAL_FLOCK = frozenset({"fuse", "fuse.sshfs"})
-"""File systems whose flock(2) nobody meets who has mounted the same directory elsewhere."""
+"""File systems whose flock(2) is not seen where the directory is mounted elsewhere."""
 VARIABLE = "JOBRUN_LOCK"
 KINDS = ("auto", "flock", "file", "none")
 

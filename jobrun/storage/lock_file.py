@@ -66,7 +66,7 @@ class LockFile:
         return found is not None and found[0] == self._text and self._is_highest()
 
     def acquire(self) -> str:
-        """Become the owner; return an empty string, or else who is.  Raises OSError."""
+        """Become the owner; return an empty string, or the owner.  Raises OSError."""
         for _ in range(_TRIES):
             highest = _highest(self._folder)
             if highest and not _is_free(self._path(highest)):
@@ -109,7 +109,7 @@ class LockFile:
 
 
 def live_owner(folder: Path) -> str:
-    """Return who owns the lock of a directory, or an empty string; nothing is written.
+    """Return the owner of the lock of a directory, or an empty string; nothing is written.
 
     An owner on another machine without a heartbeat for five minutes counts as gone.
     """

@@ -43,7 +43,7 @@ _CONTENDED = 4
 _HAND_OVER = 10e-6
 """Seconds, or more, that a hand-over costs."""
 _BLOCK = 16
-"""Items after which the consumer decides who does the work."""
+"""Items after which the consumer decides whether threads do the work."""
 
 
 class Ahead(Generic[Item, Result]):
@@ -200,7 +200,7 @@ class Ahead(Generic[Item, Result]):
 
 
 class Turns:
-    """The decision who works: the threads, or the consumer, from the seconds that items took.
+    """The decision whether the threads work, or the consumer, from the seconds that items took.
 
     On a thread they include waiting for the interpreter: where most items of a block may be light,
     the consumer tries, and then their sum alone counts.  Where the consumer has lost time by an

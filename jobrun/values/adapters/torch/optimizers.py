@@ -140,7 +140,7 @@ _FUNCTIONS: Final = (FunctionType, BuiltinFunctionType, MethodType, type)
 
 
 def _without_functions(state: Any) -> Any:
-    """Return a state without functions, which ``setup`` makes, and with plain dicts (a Counter's)."""
+    """Return a state without functions, which ``setup`` makes, and with dicts for Counters."""
     if isinstance(state, dict):
         kept = {k: v for k, v in state.items() if not isinstance(v, _FUNCTIONS)}
         return {key: _without_functions(value) for key, value in kept.items()}
