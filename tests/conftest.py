@@ -20,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent / "contracts"))
 from s3_server import s3_server
 from sampling import sample
 
+from jobrun.usercode import modules
+
 pytest.register_assert_rewrite(
     "adapter_contract", "engine", "examples", "golden", "live_adapter_contract", "oracle"
 )
@@ -59,6 +61,24 @@ def _sessions_are_closed() -> Iterator[None]:
     yield
     if "engine" in sys.modules:
         sys.modules["engine"].close_sessions()
+
+
+@pytest.fixture(autouse=True)
+def _folders_of_specs_are_left() -> Iterator[None]:
+    """The folders of specs that a test has used leave the import path, and their modules go.
+
+    Each further folder makes each import slower, and there would be hundreds.
+    """
+    before = set(modules._folders)
+    yield
+    left = set(modules._folders) - before
+    if left:
+        modules._folders[:] = [folder for folder in modules._folders if folder not in left]
+        sys.path[:] = [folder for folder in sys.path if folder not in left]
+        below = tuple(folder + os.sep for folder in left)
+        for name, module in list(sys.modules.items()):
+            if modules._file_of(module).startswith(below):
+                del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -39,8 +40,7 @@ def activate(folder: str) -> None:
     for paths in (sys.path, _folders):
         if folder in paths:
             paths.remove(folder)
-    for other in _folders:
-        _forget(other, folder)
+    _forget(_folders, folder)
     sys.path.insert(0, folder)
     _folders.insert(0, folder)
 
@@ -48,17 +48,20 @@ def activate(folder: str) -> None:
 def forget(folder: str | os.PathLike[str]) -> None:
     """Remove the changed modules of a spec's folder, so that they are imported again."""
     path = os.path.abspath(folder)
-    _forget(path, path)
+    _forget([path], path)
     importlib.invalidate_caches()
 
 
-def _forget(other: str, folder: str) -> None:
-    """Remove the modules of ``other`` that ``folder`` has too, and their submodules."""
+def _forget(others: Sequence[str], folder: str) -> None:
+    """Remove the modules of ``others`` that ``folder`` has too, and their submodules."""
+    if not others:
+        return
+    below = tuple(other + os.sep for other in others)
     loaded = list(sys.modules.items())
     tops = {
         name
         for name, module in loaded
-        if "." not in name and _file_of(module).startswith(other + os.sep) and _has(folder, name)
+        if "." not in name and _file_of(module).startswith(below) and _has(folder, name)
     }
     for name, _ in loaded:
         if name.partition(".")[0] in tops:
