@@ -22,6 +22,7 @@ from jobrun.core.blob_paths import Key
 from jobrun.errors import JobrunError, TaskError, ValueRefusedError, Where
 from jobrun.model.job import Job
 from jobrun.session.generators import Generators, SlotAdapter
+from jobrun.session.lost_sharing import LostSharing, Restored
 from jobrun.usercode.traces import user_trace
 from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import (
@@ -31,6 +32,7 @@ from jobrun.values.adapters.pytree import (
     is_pytree,
     live_adapter_of,
     note_made,
+    part_at,
     references,
     warnings_of,
 )
@@ -38,6 +40,7 @@ from jobrun.values.borrowing import reclaim
 from jobrun.values.boxes import Box, Value, checksum, leaves
 from jobrun.values.opaque import changeable_objects
 from jobrun.values.plain import put_back, read_state, to_plain
+from jobrun.values.shared_memory import Held, SharedPart, address_of
 from jobrun.values.storable import check_storable
 from jobrun.values.weights import Unused, put_weights
 from jobrun.values.workspace import Workspace
@@ -77,6 +80,9 @@ class LiveObjects:
         self._structures: dict[Key, dict[str, str]] = {}
         self._made: dict[Key, dict[str, Any]] = {}
         """Weak references to what ``setup`` has made in trees, by place."""
+        self._addresses: dict[Key, dict[str, int | None]] = {}
+        """The addresses of these, by place."""
+        self._lost_sharing = LostSharing()
         self._noted: dict[Key, object] = {}
         """Notes of the adapters on the objects; each is gone once nobody keeps it."""
         self._warn: Callable[[str], None] = lambda text: None
@@ -110,6 +116,9 @@ class LiveObjects:
                     if adapter is PYTREE:
                         self._structures[key] = PYTREE.structure(obj)
                         self._made[key] = dict(references(obj))
+                        self._addresses[key] = {
+                            place: address_of(one()) for place, one in references(obj) if one
+                        }
                 self._pass_on(key, adapter, obj)
 
     def _pass_on(self, key: Key, adapter: LiveAdapter, obj: Any) -> None:
@@ -122,21 +131,49 @@ class LiveObjects:
 
     # States.
 
-    def read(self, key: Key) -> Value:
-        """Return the state of an object, copied; raises TaskError, naming blob and adapter."""
+    def read(self, key: Key, held: list[Held] | None = None) -> Value:
+        """Return the state of an object, copied; raises TaskError, naming blob and adapter.
+
+        Arrays that were copied are added to ``held``.
+        """
         adapter, obj = self._found(key)
         with self._placed(key, adapter, "read"):
             if adapter is PYTREE and key in self._structures:
                 PYTREE.check(obj, self._structures[key])
             remade = self._remade_places(key, obj) if adapter is PYTREE else []
-            value = read_state(adapter, obj, {_REPLACED: remade} if remade else None)
+            value = read_state(adapter, obj, {_REPLACED: remade} if remade else None, held)
             check_storable(value, key[1])
         self._pass_on(key, adapter, obj)
         return value
 
     def states(self, node: str) -> dict[str, Value]:
         """Return the states of the objects of a node, by path, for a save."""
-        return {key[1]: self.read(key) for key in self._keys_of(node)}
+        return {key[1]: state for key, state in self._read_together(self._keys_of(node)).items()}
+
+    def _read_together(self, keys: Iterable[Key]) -> dict[Key, Value]:
+        """Return the states of objects; memory that they share and will not again is a warning."""
+        held: dict[Key, list[Held]] = {key: [] for key in keys}
+        states = {key: self.read(key, found) for key, found in held.items()}
+        both = {key: (state, held[key]) for key, state in states.items()}
+        for text in self._lost_sharing.warnings(both, self._restored):
+            self._warn(text)
+        return states
+
+    def _restored(self, part: SharedPart) -> Restored:
+        """Return how a resume restores a part of an object."""
+        adapter, obj = self._found(part.key)
+        keys: Sequence[Any] = part.keys
+        address = address_of(part.memory)
+        if adapter is PYTREE:
+            place, obj, keys = part_at(obj, keys)
+            live = None if obj is None else live_adapter_of(obj)
+            if live is None:
+                still = self._is_still(part.key, lambda: obj, self._made.get(part.key, {}), place)
+                fills = still and self._addresses[part.key].get(place) == address
+                return Restored(fills, ties=not keys)
+            adapter = live
+        asked = getattr(adapter, "fills", None)
+        return Restored(asked is None or asked(obj, keys, address), ties=False)
 
     def take_over(self, node: str, blobs: dict[str, Value]) -> None:
         """Restore the states that the part of a checkpoint holds into the objects of a node.
@@ -223,7 +260,7 @@ class LiveObjects:
 
     def read_all(self, keys: Iterable[Key]) -> States:
         """Return the states of several objects."""
-        return {key: {"": self.read(key)} for key in keys}
+        return {key: {"": state} for key, state in self._read_together(keys).items()}
 
     def restore_all(self, states: States) -> None:
         """Put states into the objects that they were read from."""

@@ -25,6 +25,7 @@ from jobrun.values.dtypes import plain_dtype
 from jobrun.values.holders import SOLE, held_alone, owns_memory, references
 from jobrun.values.overlap import overlapping
 from jobrun.values.own_arrays import adopt_own, refill_own
+from jobrun.values.shared_memory import Held
 
 __all__ = ["adopt", "adopt_items", "simple"]
 
@@ -78,6 +79,7 @@ class _Adoption:
         "_path",
         "_tied",
         "given",
+        "held",
         "keep_maps",
         "live",
         "seen",
@@ -93,6 +95,7 @@ class _Adoption:
         self.given = given
         self.keep_maps = keep_maps
         self.live = live
+        self.held: list[Held] = []
         self._copy = copy
         self._known: dict[tuple[Any, ...], Box] | None = None
         # The object is kept beside its value, so that its id, or its memory, stays its own.
@@ -206,7 +209,12 @@ class _Adoption:
 
     def _held_array(self, array: Array, store: Callable[[], Array] | None = None) -> Value:
         """Return a box for an array whose memory has another holder: a known one, or a new one."""
-        return self._find_tied(array) or self._tie(array, store or (lambda: self._stored(array)))
+        box = self._find_tied(array)
+        if box is None:
+            box = self._tie(array, store or (lambda: self._stored(array)))
+            if self.live and array.nbytes:
+                self.held.append(Held(array, box))
+        return box
 
     def _find_tied(self, array: Array) -> Box | None:
         """Return the box of an array of this tree that is the same as ``array``, or None."""
@@ -393,7 +401,7 @@ def adopt(
     *,
     old: Value | None = None,
     copy: Callable[[Array], Array] = copy_array,
-    live: bool = False,
+    held: list[Held] | None = None,
 ) -> Value:
     """Take the only element of ``cell`` as a value for the workspace.
 
@@ -403,16 +411,22 @@ def adopt(
     ``updated`` is the name of the blob if a task updates it in place: then arrays of a tree that
     overlap, but are not one, are refused.  ``old`` is the value that was borrowed: trees of it that
     were emptied are used again.  ``copy`` makes the copies of what others hold.
-    ``live``: it is the state of a live object, in which a dict or list at two places is one.
+    ``held`` is there for the state of a live object, in which a dict or list at two places is one:
+    the arrays whose memory others hold are added to it.
     Raises ValueRefusedError for masked arrays, integers of millions of bits, and endless nesting;
     what only cannot be *saved* becomes opaque, see ``jobrun.values.storable``.
     """
-    value: Value = (
-        simple(cell[0])  # the loss of a batch: a quarter of the time
-        or _own_array(cell, 0)
-        or _copied_array(cell, copy)
-        or _Adoption(given, keep_maps, copy, live).begin(cell, 0, True, updated, old)
-    )
+    if held is None:
+        value: Value = (
+            simple(cell[0])  # the loss of a batch: a quarter of the time
+            or _own_array(cell, 0)
+            or _copied_array(cell, copy)
+            or _Adoption(given, keep_maps, copy).begin(cell, 0, True, updated, old)
+        )
+    else:
+        adoption = _Adoption(given, keep_maps, copy, live=True)
+        value = adoption.begin(cell, 0, True, updated, old)
+        held += adoption.held
     cell.clear()
     return value
 

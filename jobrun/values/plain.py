@@ -18,18 +18,22 @@ from jobrun.values.adoption import adopt
 from jobrun.values.borrowing import borrow
 from jobrun.values.boxes import Box, Tree, Value
 from jobrun.values.buffers import BUFFERS
+from jobrun.values.shared_memory import Held
 from jobrun.values.views import lend
 
 __all__ = ["put_back", "read_state", "to_plain"]
 
 
-def read_state(adapter: LiveAdapter, obj: Any, meta: Meta | None = None) -> Value:
+def read_state(
+    adapter: LiveAdapter, obj: Any, meta: Meta | None = None, held: list[Held] | None = None
+) -> Value:
     """Return the state of ``obj`` as a stored value, with copies of its arrays.
 
-    Arrays that are one in memory stay tied.  Raises ValueRefusedError for what is not plain; what
-    the adapter raises is not caught.
+    Arrays that are one in memory stay tied; those that were copied are added to ``held``.  Raises
+    ValueRefusedError for what is not plain; what the adapter raises is not caught.
     """
-    value = adopt([adapter.state(obj)], copy=BUFFERS.copy, live=True)
+    held = [] if held is None else held
+    value = adopt([adapter.state(obj)], copy=BUFFERS.copy, held=held)
     return _noted(_without_twins(value, {}), note(adapter, {**(meta or {}), "live": True}))
 
 

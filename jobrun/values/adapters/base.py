@@ -82,7 +82,9 @@ class LiveAdapter(Protocol):
     the object is used.  ``warnings(obj)`` is called after that, and after ``state``: it yields what
     a resumed run will lack.  ``draws_from(obj)`` returns the global generator that an object may
     draw from (``rng.numpy``) and why, or None: a job that does not save that generator is warned.
-    ``places``: ``restore`` copies tensors to the devices of ``obj``, so that those of a
+    ``fills(obj, keys, address)`` returns whether a resume fills memory that ``setup`` has made, for
+    the array that the keys of a state lead to: it is at this address now.  Without it that counts
+    as true.  ``places``: ``restore`` copies tensors to the devices of ``obj``, so that those of a
     state are given on the processor: on a device the state would need its memory twice.
     """
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
@@ -45,6 +45,7 @@ __all__ = [
     "is_pytree",
     "live_adapter_of",
     "note_made",
+    "part_at",
     "references",
     "warnings_of",
 ]
@@ -188,6 +189,24 @@ def references(obj: Any, place: str = "") -> Iterator[tuple[str, Callable[[], An
     elif hasattr(value_adapter(obj), "like") and not is_immutable(obj):
         weak = getattr(type(obj), "__weakrefoffset__", 0)
         yield place, ref(obj) if weak else lambda: obj  # generators of numpy, which are small
+
+
+def part_at(obj: Any, keys: Sequence[Any]) -> tuple[str, Any, Sequence[Any]]:
+    """Return what the keys of a state lead to in its tree: its place, a leaf, and the keys left.
+
+    The leaf is a live object if it has an adapter; None for gradients, which are in no tree.
+    """
+    place = ""
+    if _is_value(obj):
+        return place, obj, keys[1:]
+    for number, key in enumerate(keys):
+        found = _children(obj)
+        if found is None:
+            return place, obj, keys[number:]
+        if key not in found:
+            return place, None, keys[number:]
+        place, obj = _below(obj, place, key), found[key]
+    return place, obj, ()
 
 
 _GRADIENTS: Final = ".grad"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
@@ -21,6 +21,7 @@ from jobrun.values.adapters.attributes.restore import Restoring
 from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import live_adapter_of, note_made
 from jobrun.values.adapters.torch_tensors import is_tensor, private_copy, torch
+from jobrun.values.shared_memory import address_of
 
 __all__ = ["Attributes", "Parts", "WithAttributes", "taken"]
 
@@ -96,8 +97,8 @@ class _Baseline:
     """The attributes as ``setup`` had made them.
 
     ``texts`` are by name; by place there are the ``marks`` of leaves, copies of these (None for
-    large ones), and all objects.  ``first`` are the places of these, by id; ``fixed`` are the
-    values of attributes that only another value can change.
+    large ones), their ``addresses`` in memory, and all objects.  ``first`` are the places of these,
+    by id; ``fixed`` are the values of attributes that only another value can change.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -106,6 +107,7 @@ class _Baseline:
     objects: dict[str, Any] = field(default_factory=dict)
     first: dict[int, str] = field(default_factory=dict)
     fixed: dict[str, Any] = field(default_factory=dict)
+    addresses: dict[str, int | None] = field(default_factory=dict)
     makeable: Makeable = field(default_factory=lambda: Makeable(()))
     parts: list[Any] = field(default_factory=list)
     """Notes of the adapters of live objects among them."""
@@ -126,6 +128,11 @@ class _Baseline:
         changed = {name: f for name, f in found.items() if not self._is_still(name, f)}
         return changed, [name for name in self.texts if name not in names]
 
+    def fills(self, leaf: Any) -> bool:
+        """Return whether a leaf is one of ``setup``, in the memory that it had then."""
+        own = self.first.get(id(leaf))
+        return own is not None and self.addresses.get(own) == address_of(leaf)
+
     def _is_still(self, name: str, found: _Found) -> bool:
         """Return whether an attribute is as it was."""
         if found.live or found.text != self.texts.get(name):
@@ -145,6 +152,7 @@ class Attributes:
         self._made: WeakKeyDictionary[Any, ref[_Baseline]] = WeakKeyDictionary()
         self._lost: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
         self._unseen: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
+        self._remade: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
     def made(self, obj: Any, like: Any = None) -> object:
         """Note the attributes of an object that is new, or one in the place of ``like``."""
@@ -157,6 +165,7 @@ class Attributes:
             found = _found(walk, name, value)
             base.parts += [note_made(_adapter(part), part) for part in found.live.values()]
             base.texts[name] = found.text
+            base.addresses |= {place: address_of(leaf) for place, leaf in found.leaves.items()}
             if _is_fixed(value):
                 base.fixed[name] = value
             if old is None:
@@ -184,6 +193,8 @@ class Attributes:
             return {}
         changed, gone = base.changed(parts or self._parts(obj))
         self._lost[obj] = {p: what for f in changed.values() for p, what in f.lost.items()}
+        leaves = [item for f in changed.values() for item in f.leaves.items()]
+        self._remade[obj] = {place for place, leaf in leaves if not base.fills(leaf)}
         roots: dict[str, Any] = {}
         below: dict[str, Any] = {}
         forms: dict[str, Any] = {}
@@ -198,6 +209,15 @@ class Attributes:
         text = json.dumps(forms) if forms else ""
         state = zip(_KEYS, (roots, below, text), strict=True)
         return {key: value for key, value in state if value}
+
+    def fills(self, obj: Any, keys: Sequence[Any]) -> bool | None:
+        """Return whether a restore fills a leaf of ``setup``; None for what is no attribute.
+
+        ``keys`` are those of the state that was read last.
+        """
+        if keys[0] not in _KEYS:
+            return None
+        return not str(keys[1]).endswith(".grad") and keys[1] not in self._remade.get(obj, ())
 
     def restore(self, obj: Any, state: dict[str, Any]) -> None:
         """Set the attributes that a state has; others become again what they were made as.
@@ -263,6 +283,10 @@ class WithAttributes:
     def made(self, obj: Any, like: Any = None) -> object:
         """Note the attributes of an object."""
         return self._attributes.made(obj, like)
+
+    def fills(self, obj: Any, keys: Sequence[Any], address: int) -> bool:
+        """Return whether a resume fills what ``setup`` has made: of attributes alone."""
+        return self._attributes.fills(obj, keys) or False
 
     def warnings(self, obj: Any) -> Iterator[str]:
         """Yield what of the attributes a resumed run will lack."""

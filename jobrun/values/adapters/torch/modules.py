@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
@@ -14,6 +14,7 @@ from jobrun.errors import ValueRefusedError
 from jobrun.values.adapters.attributes import Parts, WithAttributes, taken
 from jobrun.values.adapters.base import Plain
 from jobrun.values.adapters.torch_tensors import dtype_name, is_tensor, private_copy, torch
+from jobrun.values.shared_memory import address_of
 
 __all__ = ["OTHER_OBJECT", "ModuleAdapter", "as_dict", "listed", "refusing"]
 
@@ -40,14 +41,25 @@ class ModuleAdapter(WithAttributes):
         super().__init__(_parts)
         self._made: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
         self._others: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
+        self._addresses: WeakKeyDictionary[Any, dict[str, int | None]] = WeakKeyDictionary()
 
     def made(self, obj: Any, like: Any = None) -> object:
         """See ``LiveAdapter``."""
         before = self._made.get(like) if like is not None else None
-        self._made[obj] = (
-            _structure(dict(obj.named_modules()), obj.state_dict()) if before is None else before
-        )
+        modules, tensors = dict(obj.named_modules()), obj.state_dict()
+        self._made[obj] = _structure(modules, tensors) if before is None else before
+        buffers = {name: getattr(module, key, None) for name, module, key in _transient(modules)}
+        self._addresses[obj] = {n: address_of(t) for n, t in {**tensors, **buffers}.items()}
         return super().made(obj, like)
+
+    def fills(self, obj: Any, keys: Sequence[Any], address: int) -> bool:
+        """See ``LiveAdapter``."""
+        if (fills := self._attributes.fills(obj, keys)) is not None:
+            return fills
+        if keys[0] == ".grad":
+            return False
+        made = self._addresses.get(obj, {}).get(keys[1] if keys[0] == ".buffers" else keys[0])
+        return made is None or made == address  # None: of what has its shape since a first batch
 
     def warnings(self, obj: Any) -> Iterator[str]:
         """See ``LiveAdapter``."""
