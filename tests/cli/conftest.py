@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -195,6 +196,43 @@ def call(folder: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Resul
         return Result(code, out, err)
 
     return call
+
+
+@pytest.fixture(scope="module")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str]]:
+    """The directory and the names of what ``once`` has made."""
+    return tmp_path_factory.mktemp("once"), set()
+
+
+@pytest.fixture
+def once(folder: Path, _made: tuple[Path, set[str]]) -> Callable[[Callable[[], object]], None]:
+    """Makes in ``folder`` what many tests of a module begin with; all but the first get a copy."""
+    home, known = _made
+
+    def once(make: Callable[[], object]) -> None:
+        name = make.__qualname__.partition(".")[0]
+        if name not in known:
+            make()
+            copy_with_links(folder, home / name)
+            known.add(name)
+        else:
+            copy_with_links(home / name, folder)
+
+    return once
+
+
+def copy_with_links(source: Path, target: Path) -> None:
+    """Copy a folder with its times; files that are one file are one in the copy."""
+    copies: dict[int, str] = {}
+
+    def copy(old: str, new: str) -> None:
+        first = copies.setdefault(os.stat(old).st_ino, new)
+        if first == new:
+            shutil.copy2(old, new)
+        else:
+            os.link(first, new)
+
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, copy_function=copy)
 
 
 @pytest.fixture

@@ -16,13 +16,17 @@ Call = Callable[..., Any]
 
 
 @pytest.fixture
-def three(call: Call, write: Call, folder: Path) -> Path:
+def three(call: Call, write: Call, folder: Path, once: Call) -> Path:
     """Three runs: another step, then other code and fewer epochs too."""
-    write()
-    call("train", "sum.yaml")
-    call("train", "sum.yaml", "--fresh", "--set", "step=5")
-    write(("return 1 / total", "return 2 / total"))
-    call("train", "sum.yaml", "--fresh", "--epochs", "2")
+
+    @once
+    def make() -> None:
+        write()
+        call("train", "sum.yaml")
+        call("train", "sum.yaml", "--fresh", "--set", "step=5")
+        write(("return 1 / total", "return 2 / total"))
+        call("train", "sum.yaml", "--fresh", "--epochs", "2")
+
     return folder / "runs"
 
 

@@ -23,11 +23,15 @@ TWO = (
 
 
 @pytest.fixture
-def two(call: Call, write: Call, folder: Path) -> Path:
+def two(call: Call, write: Call, folder: Path, once: Call) -> Path:
     """Runs of three and of two epochs."""
-    write(*TWO)
-    call("train", "sum.yaml")
-    call("train", "sum.yaml", "--fresh", "--epochs", "2", "--set", "step=3")
+
+    @once
+    def make() -> None:
+        write(*TWO)
+        call("train", "sum.yaml")
+        call("train", "sum.yaml", "--fresh", "--epochs", "2", "--set", "step=3")
+
     return folder / "runs"
 
 

@@ -58,10 +58,14 @@ TELL = "print(text, best, file=out)"
 
 
 @pytest.fixture
-def trained(call: Call, write: Call, folder: Path) -> Path:
+def trained(call: Call, write: Call, folder: Path, once: Call) -> Path:
     """A run of three epochs; the best is the second."""
-    write(spec=SPEC, code=CODE)
-    assert call("train", "sum.yaml").code == 0
+
+    @once
+    def make() -> None:
+        write(spec=SPEC, code=CODE)
+        assert call("train", "sum.yaml").code == 0
+
     return folder / "runs/sum"
 
 

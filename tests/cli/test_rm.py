@@ -20,10 +20,13 @@ Call = Callable[..., Any]
 
 
 @pytest.fixture
-def runs(call: Call, write: Call, folder: Path) -> Path:
-    write()
-    call("train", "sum.yaml")
-    call("train", "sum.yaml", "--fresh")
+def runs(call: Call, write: Call, folder: Path, once: Call) -> Path:
+    @once
+    def make() -> None:
+        write()
+        call("train", "sum.yaml")
+        call("train", "sum.yaml", "--fresh")
+
     return folder / "runs"
 
 

@@ -22,15 +22,19 @@ Call = Callable[..., Any]
 
 
 @pytest.fixture
-def three(call: Call, write: Call, folder: Path) -> Path:
+def three(call: Call, write: Call, folder: Path, once: Call) -> Path:
     """Two finished runs, and one that failed in its second epoch; they began in this order."""
-    write()
-    call("train", "sum.yaml")
-    call("train", "sum.yaml", "--fresh", "--set", "step=5")
-    write(("return 1 / total", "return 1 / total if total < 104 else 1 / 0"))
-    call("train", "sum.yaml", "--set", "name=other")
-    (folder / "runs/other").rename(folder / "runs/two words é")
-    write()
+
+    @once
+    def make() -> None:
+        write()
+        call("train", "sum.yaml")
+        call("train", "sum.yaml", "--fresh", "--set", "step=5")
+        write(("return 1 / total", "return 1 / total if total < 104 else 1 / 0"))
+        call("train", "sum.yaml", "--set", "name=other")
+        (folder / "runs/other").rename(folder / "runs/two words é")
+        write()
+
     return folder / "runs"
 
 

@@ -23,13 +23,17 @@ KEEP = (
 
 
 @pytest.fixture
-def run(call: Call, write: Call, folder: Path) -> Path:
+def run(call: Call, write: Call, folder: Path, once: Call) -> Path:
     """A run that failed, went on, and ran exit again."""
-    write(FAILS, KEEP)
-    call("train", "sum.yaml")
-    write(KEEP)
-    call("resume", "sum")
-    call("resume", "sum", "--only", "exit")
+
+    @once
+    def make() -> None:
+        write(FAILS, KEEP)
+        call("train", "sum.yaml")
+        write(KEEP)
+        call("resume", "sum")
+        call("resume", "sum", "--only", "exit")
+
     return folder / "runs/sum"
 
 
