@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from jobrun.checkpoint.manager import CheckpointManager, Loaded
     from jobrun.checkpoint.part import PartSummary, write_part
     from jobrun.checkpoint.read_blobs import load_blobs
-    from jobrun.checkpoint.reading import read_part, read_slice
+    from jobrun.checkpoint.reading import read_part
     from jobrun.checkpoint.record import Record, RecordFields
     from jobrun.checkpoint.save_result import Saved
+    from jobrun.checkpoint.slices import read_slice
     from jobrun.checkpoint.zarr_view import open_checkpoint
 
 _HOMES = {
@@ -46,7 +47,7 @@ _HOMES = {
     "load_blobs": "read_blobs",
     "open_checkpoint": "zarr_view",
     "read_part": "reading",
-    "read_slice": "reading",
+    "read_slice": "slices",
     "write_part": "part",
 }
 

@@ -298,7 +298,7 @@ def prove(run_dir: str | os.PathLike[str], record: Record, fs: Fs = DEFAULT) -> 
 
     Raises DamagedError, naming the first file that differs from what was written.
     """
-    from jobrun.checkpoint.reading import prove_leaf  # needs numpy, which listing does not
+    from jobrun.checkpoint.leaf_reading import prove_leaf  # needs numpy, which listing does not
 
     path = str(Catalog(run_dir, fs).path(record.id))
     check_root(fs, path, record)

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from jobrun.checkpoint.contents import EarlierCheckpoints
 from jobrun.checkpoint.dtypes import dtype_text
 from jobrun.checkpoint.integrity import read_manifest, read_record
+from jobrun.checkpoint.leaf_reading import read_leaves
 from jobrun.checkpoint.manifest import Entry
-from jobrun.checkpoint.reading import read_leaves
 from jobrun.checkpoint.record import Record
 from jobrun.storage.fs import DEFAULT, Fs
 from jobrun.values.boxes import Box

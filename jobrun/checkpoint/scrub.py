@@ -201,7 +201,7 @@ class Survey:
 
     def _no_value(self, path: str | Path, part: _Part) -> DamagedFile | None:
         """Return why a leaf cannot be loaded; None if it can."""
-        from jobrun.checkpoint.reading import prove_leaf  # needs numpy, which listing does not
+        from jobrun.checkpoint.leaf_reading import prove_leaf  # needs numpy, which listing does not
 
         try:
             prove_leaf(self._fs, f"{path}/{part.node}", part.entry)

@@ -19,8 +19,9 @@ import numpy.typing as npt
 from jobrun.checkpoint.integrity import read_record
 from jobrun.checkpoint.leaf_keys import LeafKeys
 from jobrun.checkpoint.read_blobs import blobs_and_keys
-from jobrun.checkpoint.reading import read_part, read_slice
+from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import Record
+from jobrun.checkpoint.slices import read_slice
 from jobrun.core.patterns import Blob, leaves_of, select
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.storage.fs import DEFAULT, Fs

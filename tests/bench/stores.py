@@ -16,7 +16,7 @@ import numpy as np
 
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.read_blobs import load_blobs
-from jobrun.checkpoint.reading import read_slice
+from jobrun.checkpoint.slices import read_slice
 from jobrun.storage.threads import THREADS
 from tests.bench.durable import Array, Blobs, Store, fsync_directory, read_files, write_file
 from tests.bench.harness import Scale

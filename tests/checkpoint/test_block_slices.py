@@ -16,8 +16,9 @@ from jobrun.checkpoint.block_checksums import BLOCK
 from jobrun.checkpoint.catalog import prove
 from jobrun.checkpoint.integrity import read_record
 from jobrun.checkpoint.manifest import decode_manifest
-from jobrun.checkpoint.reading import read_part, read_slice
+from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import encode_record
+from jobrun.checkpoint.slices import read_slice
 from jobrun.errors import DamagedError
 from jobrun.storage.fs import DEFAULT
 from jobrun.values.boxes import Box

@@ -25,10 +25,11 @@ from jobrun.checkpoint.catalog import prove
 from jobrun.checkpoint.codecs import Compressor, choose
 from jobrun.checkpoint.manager import CheckpointManager
 from jobrun.checkpoint.part_source import BlobSource
-from jobrun.checkpoint.reading import read_part, read_slice
+from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import RecordFields
 from jobrun.checkpoint.save_result import Saved
 from jobrun.checkpoint.save_rules import SaveRules
+from jobrun.checkpoint.slices import read_slice
 from jobrun.checkpoint.zarr_metadata import store
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.model.codecs import CODECS, codec_names

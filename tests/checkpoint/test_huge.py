@@ -12,7 +12,7 @@ import pytest
 
 from jobrun.checkpoint.catalog import prove
 from jobrun.checkpoint.manager import CheckpointManager
-from jobrun.checkpoint.reading import read_slice
+from jobrun.checkpoint.slices import read_slice
 from tests.support.chunks import cut_into
 
 pytestmark = pytest.mark.skipif(

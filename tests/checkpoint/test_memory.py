@@ -19,7 +19,8 @@ import pytest
 from jobrun import CheckpointManager, CheckpointPolicy, Compress, Job, JobRunner, LocalSession, Task
 from jobrun.checkpoint.chunk_grid import CHUNK_BYTES
 from jobrun.checkpoint.part import write_part
-from jobrun.checkpoint.reading import read_part, read_slice
+from jobrun.checkpoint.reading import read_part
+from jobrun.checkpoint.slices import read_slice
 from jobrun.storage.fs import Fs
 from jobrun.storage.threads import THREADS
 from jobrun.values.boxes import Box

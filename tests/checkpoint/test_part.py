@@ -206,7 +206,7 @@ def test_large_chunks_are_read_by_all_threads_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each proves what it has read."""
-    monkeypatch.setattr("jobrun.checkpoint.reading.LARGE", 64)
+    monkeypatch.setattr("jobrun.checkpoint.leaf_reading.LARGE", 64)
     blobs: dict[str, Value] = {"x": Box(frozen(np.arange(16.0 * THREADS)), "array"), "y": array(1)}
     path, fs = save(tmp_path, blobs), MeetingFs("open")
     proofs: set[int] = set()

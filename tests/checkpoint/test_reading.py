@@ -26,7 +26,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobrun.checkpoint.dtypes import storage_of, swapped
-from jobrun.checkpoint.reading import read_part, read_slice
+from jobrun.checkpoint.reading import read_part
+from jobrun.checkpoint.slices import read_slice
 from jobrun.errors import DamagedError, NotFoundError
 from jobrun.values.boxes import Box, Tree, Value, leaves
 from tests.support.chunks import cut_into

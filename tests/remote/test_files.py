@@ -10,7 +10,8 @@ import pytest
 
 from jobrun import CheckpointManager
 from jobrun.checkpoint.integrity import check_sizes, read_manifest, read_record
-from jobrun.checkpoint.reading import read_part, read_slice
+from jobrun.checkpoint.reading import read_part
+from jobrun.checkpoint.slices import read_slice
 from jobrun.errors import DamagedError
 from jobrun.remote.files import RemoteFs
 from jobrun.remote.store import join, open_store

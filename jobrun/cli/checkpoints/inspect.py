@@ -79,7 +79,7 @@ def command(
 
 def _facts(path: str | Path, item: LeafSummary, fs: Fs) -> Facts:
     """Return the statistics of one leaf; its values are released again."""
-    from jobrun.checkpoint.reading import read_leaves
+    from jobrun.checkpoint.leaf_reading import read_leaves
     from jobrun.tools.inspect import describe
 
     box = read_leaves(fs, f"{path}/{item.node}", [item.entry])[item.entry.path]
