@@ -272,11 +272,15 @@ def test_training_a_small_job_imports_what_it_needs(
     idle = ("pipe", "shell.program", "workers", "dask", "load_task", "weights_task")
     parts = (
         *(f"jobrun.session.{name}" for name in idle),
+        "jobrun.cli.sweep",
         "jobrun.remote.store",
         "jobrun.report.live",
+        "jobrun.runs.overview",
+        "jobrun.values.reduction",
     )
     assert [name for name in found if name.startswith((*parts, "jobrun.data.reader"))] == []
     assert not found & {"asyncio", "dask", "multiprocessing", "statistics", "subprocess", "zarr"}
+    assert "difflib" not in found
     assert not found & {"rich", "jobrun.report.layout", "jobrun.report.terminal"}
 
 

@@ -64,7 +64,6 @@ def command(
     """
     with Signals() as signals:
         from jobrun.cli.more_epochs import MORE
-        from jobrun.cli.sweep import not_a_sweep
         from jobrun.cli.waiting import once_free
         from jobrun.engine.resume_policy import Request
         from jobrun.jobspec.resolve import dump_resolved, load
@@ -96,6 +95,8 @@ def command(
         if loaded.matrix is not None:
             make = partial(_sweep, loaded, request, options, sets, member, signals)
         elif member is not None:
+            from jobrun.cli.sweep import not_a_sweep
+
             raise not_a_sweep(spec)
         else:
             make = partial(_single, loaded, request, options, signals)

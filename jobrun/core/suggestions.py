@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from difflib import get_close_matches
 from heapq import nlargest
 
 __all__ = ["ALL", "did_you_mean", "did_you_mean_or_all", "few_hints", "listed", "nearest"]
@@ -49,6 +48,8 @@ def nearest(name: str, known: Sequence[str], most: int = 3) -> list[str]:
             _MANY, known, key=lambda k: _common(k, name) + _common(k[::-1], name[::-1])
         )
     lowered = {k.lower(): k for k in reversed(list(known))}
+    from difflib import get_close_matches  # 1 ms, and few commands suggest anything
+
     found = get_close_matches(name.lower(), list(lowered), n=most, cutoff=0.6)
     return [lowered[f] for f in found]
 

@@ -12,7 +12,6 @@ from jobrun.core.ranking import best_record
 from jobrun.core.suggestions import did_you_mean_or_all
 from jobrun.errors import DamagedError, NotFoundError, UsageError
 from jobrun.runs.node_map import NodeMaps
-from jobrun.runs.overview import direction_of, kept_best
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
 
@@ -41,6 +40,8 @@ def best_by(
     checkpoints of the run with the current names of their nodes, if known.  Raises NotFoundError
     for one that no checkpoint has, UsageError if the choice is ambiguous.
     """
+    from jobrun.runs.overview import direction_of, kept_best
+
     state = run.state()
     facts = state.facts if state is not None else {}
     if records is None:

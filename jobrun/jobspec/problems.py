@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic_core import ErrorDetails
@@ -195,6 +194,8 @@ def _short(value: Any) -> str:
 
 def _may_be_parameter(name: str, keys: Iterable[str]) -> bool:
     """Return whether a name is neither a key of another level nor very near to one of this."""
+    from difflib import get_close_matches
+
     near = get_close_matches(name.lower(), list(keys), cutoff=0.75)
     return name.isidentifier() and not near and name not in every_key()
 

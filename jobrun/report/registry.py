@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +114,8 @@ def _named(reporter: Reporter) -> Make:
         with importing():
             make: Make = getattr(import_module(module), attribute)
         return make
+    from importlib.metadata import entry_points  # 19 ms
+
     installed = {point.name: point for point in entry_points(group=GROUP)}
     if name not in installed:
         known = sorted({*_OWN, *installed})

@@ -16,7 +16,6 @@ from jobrun.core.paths import is_url, resolved
 from jobrun.core.ranking import first_best
 from jobrun.core.suggestions import did_you_mean, did_you_mean_or_all, listed
 from jobrun.errors import DamagedError, JobrunError, NotFoundError, UsageError
-from jobrun.runs.overview import overview
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
 from jobrun.runs.series import directories, numbered, series
@@ -241,6 +240,8 @@ def _best(runs: Sequence[RunDir], metric: str, missing: str) -> RunDir:
     better.  Without ``metric`` it is the one of that run's ``checkpoint.keep.best``, else its first
     that has a direction.
     """
+    from jobrun.runs.overview import overview
+
     if not runs:
         raise NotFoundError(missing, hint=_START)
     views = sorted(((overview(run), run) for run in runs), key=lambda pair: pair[0].updated)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from jobrun.analysis.accesses import Reduced
 from jobrun.core.blob_paths import Key
@@ -10,8 +11,10 @@ from jobrun.session.generators import Generators
 from jobrun.session.live_objects import LiveObjects
 from jobrun.session.written_blobs import Written
 from jobrun.values.boxes import Value
-from jobrun.values.reduction import Range, reduced
 from jobrun.values.workspace import Workspace
+
+if TYPE_CHECKING:
+    from jobrun.values.reduction import Range
 
 __all__ = ["CallContext", "Stores"]
 
@@ -56,6 +59,8 @@ class Stores:
         def part(first: int, end: int) -> Value | None:
             found = parts.get((first, end))
             return self.get(keys[first]) if found is None and end == first + 1 else found
+
+        from jobrun.values.reduction import reduced
 
         value = reduced(reduction.how, [f"{node}:{path}" for node, path in keys], part)
         if shared is not None:

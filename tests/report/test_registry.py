@@ -79,7 +79,7 @@ def test_options_it_does_not_take() -> None:
 
 def entry(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     found = [EntryPoint("mine", value, "jobrun.reporters")]
-    monkeypatch.setattr("jobrun.report.registry.entry_points", lambda group: found)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
 
 
 def test_one_of_an_installed_package(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:

@@ -11,14 +11,16 @@ import importlib
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from jobrun.errors import UsageError
 from jobrun.values.adapters import structural
 from jobrun.values.adapters.base import LiveAdapter, ValueAdapter
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["adapter_named", "has_adapters", "live_adapter", "register", "value_adapter"]
 
@@ -147,6 +149,8 @@ def _of_entry_points() -> Iterator[tuple[str, Adapter]]:
 
 @cache
 def _entry_points() -> Mapping[str, EntryPoint]:
+    from importlib.metadata import entry_points  # 19 ms
+
     return {point.name: point for point in entry_points(group="jobrun.values")}
 
 
