@@ -200,7 +200,7 @@ def test_accepted_changes_of_what_init_writes_are_refused_before_anything_is_wri
         train(job, unfinished, request=Request(accept_changes=True, afresh="afresh"))
     assert "'init' now writes 'speed', which" in caught.value.message
     assert caught.value.hint == (
-        "'init' is not run again, and there are 'total'; to start a new run: afresh"
+        "'init' is not run again, and there is total; to start a new run: afresh"
     )
     assert state_of_disk(unfinished) == before
     assert train(made(), unfinished).epochs == EPOCHS, "the run is still that of the job before"
