@@ -30,9 +30,12 @@ _ADVISED = 4 << 20
 def copy_array(array: Array) -> Array:
     """Return a C-contiguous copy in memory of its own; the one copy function of jobrun.
 
-    Not ``np.array``: it changes a string dtype of width 0 to width 1, and a timedelta64 without a
-    unit the byte order of the machine; the class itself takes a dtype as it is.
+    Not ``np.array``: it gives a timedelta64 without a unit the byte order of the machine.  It and
+    the method ``copy``, which takes half the time for a small array, change a string dtype of width
+    0 to width 1; the class itself takes a dtype as it is.
     """
+    if array.itemsize:
+        return array.copy()
     copy: Array = np.ndarray(array.shape, array.dtype)
     copy[...] = array
     return copy
