@@ -6,16 +6,18 @@ import os
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from jobrun.checkpoint.loading import read_at
+from jobrun.checkpoint.loading import is_checkpoint, read_at
 from jobrun.checkpoint.read_blobs import place_of
 from jobrun.checkpoint.reading import read_part
 from jobrun.checkpoint.record import Record
 from jobrun.core.paths import is_url
 from jobrun.engine.best_metric import best_of
-from jobrun.errors import UsageError, ValueRefusedError
+from jobrun.errors import NotFoundError, UsageError, ValueRefusedError
 from jobrun.remote import blobs
+from jobrun.runs.find import find_run
 from jobrun.runs.rundir import RunDir
 from jobrun.session.live_objects import tree_adapter
+from jobrun.tools.past_runs import PastRun
 from jobrun.values.adapters.base import LiveAdapter
 from jobrun.values.adapters.pytree import PYTREE, is_pytree, live_adapter_of
 from jobrun.values.boxes import Value
@@ -27,7 +29,7 @@ T = TypeVar("T")
 
 
 def load_blobs(
-    run_or_checkpoint: str | os.PathLike[str],
+    run_or_checkpoint: str | os.PathLike[str] | PastRun,
     names: Iterable[str] | str | None = None,
     epoch: int | None = None,
     id: int | None = None,
@@ -44,8 +46,9 @@ def load_blobs(
     ``trainer_1:total``; ``total`` means that of every node.
 
     ``run_or_checkpoint`` is a run, of which the newest checkpoint is read or that of ``epoch`` or
-    ``id``, or one checkpoint: a directory, or a URL such as
-    ``s3://bucket/run``, of which only the files of the named blobs are fetched.  ``best`` reads the
+    ``id``, or one checkpoint: a directory, a run of ``list_runs``, what the commands take in
+    ``./runs`` (a name, a spec, ``@latest``, ``@best``), or a URL such as ``s3://bucket/run``, of
+    which only the files of the named blobs are fetched.  ``best`` reads the
     best checkpoint of a run directory by the metric that the job keeps the best of, or its only one
     with a direction; ``by`` names another: ``loss``, ``accuracy:max``.
 
@@ -60,7 +63,7 @@ def load_blobs(
 
 
 def load_state(
-    run_or_checkpoint: str | os.PathLike[str],
+    run_or_checkpoint: str | os.PathLike[str] | PastRun,
     name: str,
     into: T,
     epoch: int | None = None,
@@ -99,14 +102,15 @@ def load_state(
 
 
 def _place(
-    place: str | os.PathLike[str],
+    run_or_checkpoint: str | os.PathLike[str] | PastRun,
     epoch: int | None,
     id: int | None,
     *,
     best: bool,
     by: str | None,
 ) -> str | os.PathLike[str]:
-    """Return the path of the best checkpoint of a run if it is asked for, else ``place``."""
+    """Return the path of the best checkpoint of a run if it is asked for, else where it is."""
+    place = _found(run_or_checkpoint)
     if not best and by is None:
         return place
     if epoch is not None or id is not None:
@@ -115,3 +119,20 @@ def _place(
         hint = "name it by its epoch; the metrics of a run are in its directory"
         raise UsageError("the best is known of a run's directory, not at a URL", hint=hint)
     return best_of(RunDir(place), by)
+
+
+def _found(run: str | os.PathLike[str] | PastRun) -> str | os.PathLike[str]:
+    """Return the path or URL of a run or checkpoint, which may be named as in the commands.
+
+    Raises NotFoundError if there is none, UsageError for a sweep.
+    """
+    if isinstance(run, PastRun):
+        return run.path
+    if is_url(run) or RunDir(run).holds_run() or is_checkpoint(os.fspath(run)):
+        return run
+    try:
+        return find_run("runs", os.fspath(run)).path
+    except NotFoundError:
+        if os.path.isdir(run):
+            return run  # what it lacks is reported by its reader
+        raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from jobrun.core.late_imports import importing
 from jobrun.core.text import duration
 from jobrun.errors import NotFoundError, UsageError
-from jobrun.report.formatting import number
+from jobrun.report.formatting import number, value_text
 from jobrun.runs.find import find_run
 from jobrun.runs.find import list_runs as directories_of
 from jobrun.runs.overview import Overview, overview, rows_of
@@ -33,7 +33,8 @@ class PastRun:
 
     ``state`` is ``running``, ``interrupted``, ``error``, ``finished``, ``failed``, ``broken`` or
     ``unreadable``, and ``reason`` says why.  ``metrics`` holds the last values, ``best`` maps a
-    metric to its best ``(value, epoch)``; ``seconds`` is over all attempts.
+    metric to its best ``(value, epoch)``; ``seconds`` is over all attempts, and ``vars`` are those
+    of the job that was run, with the run's own values in a sweep.
     """
 
     name: str
@@ -46,6 +47,7 @@ class PastRun:
     best: Mapping[str, tuple[Any, int]]
     tags: tuple[str, ...] = ()
     note: str = ""
+    vars: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"PastRun({self.name!r}, {self.state} after {self.epochs} epochs)"
@@ -56,6 +58,7 @@ class PastRun:
             ("state", f"{self.state}: {self.reason}" if self.reason else self.state),
             ("epochs", str(self.epochs)),
             ("time", duration(self.seconds)),
+            ("vars", ", ".join(f"{n} {value_text(v)}" for n, v in self.vars.items())),
             ("metrics", ", ".join(f"{n} {number(v)}" for n, v in self.metrics.items())),
             ("best", best),
             ("tags", ", ".join(self.tags)),
@@ -156,6 +159,7 @@ def _past(view: Overview) -> PastRun:
         best=view.best,
         tags=view.labels.tags,
         note=view.labels.note,
+        vars=view.vars,
     )
 
 

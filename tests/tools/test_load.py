@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrun import CheckpointManager, Job, JobRunner, Task, load_blobs, load_state
+from jobrun import CheckpointManager, Job, JobRunner, Task, list_runs, load_blobs, load_state
 from jobrun.errors import NotFoundError, UsageError, ValueRefusedError
 
 
@@ -89,3 +90,18 @@ def test_what_is_no_state(run: Path) -> None:
         load_state(run, "model/w", Model())
     with pytest.raises(NotFoundError):
         load_state(run, "modle", Model())
+
+
+def test_a_run_is_named_as_in_the_commands(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = run.parent / "home" / "runs"
+    runs.parent.mkdir()
+    (runs.parent / "mine").mkdir()  # a folder of that name is no run
+    shutil.copytree(run, runs / "mine")
+    monkeypatch.chdir(runs.parent)
+    for name in ("mine", "@latest", list_runs()[0]):
+        assert load_blobs(name, "model/steps")["model/steps"] == 4
+        assert load_state(name, "model", Model(), best=True).steps == 2
+    with pytest.raises(NotFoundError, match="no run 'other'"):
+        load_blobs("other")
+    with pytest.raises(NotFoundError, match="no run 'other'"):
+        load_state("other", "model", Model(), best=True)

@@ -28,7 +28,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two runs; the first has a metric whose name is HTML."""
     monkeypatch.chdir(tmp_path)
     for name, metrics in (("first", {"x": "min", "y": None}), ("second", {"x": "min"})):
-        with Job(name, metrics=metrics) as job:
+        with Job(name, metrics=metrics, vars={"lr": 0.5}) as job:
             with job.init:
                 Task(start, out="x")
             with job.epoch:
@@ -50,6 +50,7 @@ def test_the_newest_comes_first(runs: Path) -> None:
     assert (first.state, first.epochs) == ("finished", 3)
     assert first.best["x"] == (1.0, 3)
     assert first.metrics["x"] == 1.0
+    assert first.vars == {"lr": 0.5}
     assert repr(first) == "PastRun('first', finished after 3 epochs)"
     assert list_runs(runs.parent / "nothing") == []
 
