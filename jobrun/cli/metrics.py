@@ -155,13 +155,13 @@ def _span(rows: Sequence[Row], text: str | None) -> list[Row]:
 
 
 def _chosen(runs: Sequence[_Run], wanted: Sequence[str]) -> list[str]:
-    """Return the selected metrics, in the order of the runs; all by default.
+    """Return the selected metrics, in the order of the jobs; all by default.
 
     Raises NotFoundError, with the nearest names, for one that no run has.
     """
-    return matching(
-        list(dict.fromkeys(n for run in runs for row in run.rows for n in row.metrics)), wanted
-    )
+    seen = dict.fromkeys(n for run in runs for row in run.rows for n in row.metrics)
+    order = dict.fromkeys(n for run in runs for n in run.view.directions if n in seen)
+    return matching(list(order | seen), wanted)
 
 
 # Tables.

@@ -58,7 +58,7 @@ def known_columns(views: Sequence[Overview]) -> list[RunColumn]:
     ]
     own = {column.name for column in (*first, *last)}
     variables = [_of_var(name, views) for name in dict.fromkeys(n for v in views for n in v.vars)]
-    metrics = dict.fromkeys(name for v in views for name in (*v.metrics, *v.best))
+    metrics = dict.fromkeys(name for v in views for name in v.directions)
     return [*first, *variables, *(c for name in metrics for c in _of_metric(name, own)), *last]
 
 

@@ -60,8 +60,8 @@ def _directions(summaries: Sequence[RunSummary]) -> dict[str, str | None]:
     """Return all metrics, each with the direction that is better."""
     found: dict[str, str | None] = {}
     for summary in summaries:
-        for name in (*summary.view.metrics, *summary.view.best):
-            found[name] = found.get(name) or summary.view.directions.get(name)
+        for name, direction in summary.view.directions.items():
+            found[name] = found.get(name) or direction
     return found
 
 

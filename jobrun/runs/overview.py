@@ -36,8 +36,9 @@ class Overview:
     ``state`` is one of ``run_state.STATES``, ``BROKEN`` or ``UNREADABLE``, ``reason`` why it ended,
     or what is wrong.
     ``epoch`` epochs are completed in ``elapsed`` seconds over all attempts, of at most ``limit``
-    (0: no such condition).  ``metrics`` are those of the last epoch, ``best`` is of those that have
-    a direction, ``best_by`` the one that the best checkpoint goes by.  ``checkpoints`` counts what
+    (0: no such condition).  ``metrics`` are those of the last epoch, ``directions`` those of all
+    metrics that had a value, in the order of the job, ``best`` is of those that have one,
+    ``best_by`` the one that the best checkpoint goes by.  ``checkpoints`` counts what
     is named like one; ``head`` is the id of the newest (None: none), ``bytes`` its size and
     ``versions`` its libraries.  ``labels`` are the tags and the note.  ``created`` and ``updated``
     are UTC, ISO 8601.  ``vars`` are those of the spec that was run.
@@ -97,8 +98,8 @@ def _overview(
     last = rows[-1] if rows else None
     metrics = _last_metrics(declared, head, last)
     extremes = _extremes(head, rows)
-    names = [*metrics, *(n for n in extremes if n not in metrics and _is_declared(declared, n))]
-    directions = {n: direction_of(declared, n) for n in names} if declared else {}
+    names = dict.fromkeys((*metrics, *(n for n in extremes if _is_declared(declared, n))))
+    directions = {n: direction_of(declared, n) for n in _in_order(names, declared)}
     best = best_values(extremes, directions)
     return Overview(
         name=name,
@@ -142,21 +143,16 @@ def _last_metrics(
     A record holds other scalars too, those of the stop conditions.
     """
     if last is not None and (head is None or last.epoch >= head.epoch):
-        return dict(last.metrics)
+        return {n: last.metrics[n] for n in _in_order(last.metrics, declared)}
     seen = last_scalars(head) if head else {}
-    if not declared:
-        return seen
-    order = list(declared)
-    return {
-        n: seen[n]
-        for n in sorted(seen, key=lambda n: _place(order, n))
-        if _is_declared(declared, n)
-    }
+    names = [n for n in seen if _is_declared(declared, n)] if declared else seen
+    return {n: seen[n] for n in _in_order(names, declared)}
 
 
-def _place(order: list[str], name: str) -> int:
-    bare = name.partition(":")[2]
-    return order.index(name) if name in order else order.index(bare) if bare in order else 0
+def _in_order(names: Iterable[str], declared: Mapping[str, str | None]) -> list[str]:
+    """Return metrics in the order of the job, whatever epoch had a value of them first."""
+    places = {name: place for place, name in enumerate(declared)}
+    return sorted(names, key=lambda n: places.get(n, places.get(n.partition(":")[2], len(places))))
 
 
 def _is_declared(declared: Mapping[str, str | None], name: str) -> bool:
@@ -194,10 +190,12 @@ def _limit(facts: Mapping[str, Any]) -> int:
 
 
 def _elapsed(state: RunState, head: Record | None, last: EpochRow | None) -> float:
-    """Return the seconds of all attempts; run.json has them only of attempts that ended."""
-    if state.over or (last is None and head is None):
+    """Return the seconds of all attempts; while one runs, run.json has those before it."""
+    if state.over:
         return state.elapsed
-    return max((last.elapsed if last else None) or 0.0, head.run_seconds if head else 0.0)
+    recorded = 0.0 if state.state == "running" else state.elapsed
+    known = (recorded, (last.elapsed if last else None) or 0.0, head.run_seconds if head else 0.0)
+    return max(known)
 
 
 def rows_of(run: RunDir) -> list[EpochRow]:

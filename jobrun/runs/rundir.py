@@ -140,12 +140,13 @@ class RunDir:
         """Return the run's state, or None if there is no run.
 
         A run.json that is lost or torn is rebuilt from the checkpoints; a run that seems to be
-        running while nobody holds its lock was interrupted.  Raises DamagedError for a run.json of
+        running while nobody holds its lock was interrupted, after an unknown time: what run.json
+        has is that of the attempt before.  Raises DamagedError for a run.json of
         a newer jobrun.
         """
         state = self._read() or self._rebuilt()
         if state is not None and state.state == "running" and not self.held():
-            return replace(state, state="interrupted", reason=_NO_END)
+            return replace(state, state="interrupted", reason=_NO_END, elapsed=0.0)
         return state
 
     @property

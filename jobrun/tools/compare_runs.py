@@ -46,7 +46,7 @@ class RunComparison:
 
 def compare_runs(views: Sequence[Overview], states: Sequence[RunState]) -> RunComparison:
     """Compare two runs or more."""
-    names = dict.fromkeys(name for view in views for name in (*view.metrics, *view.best))
+    names = dict.fromkeys(name for view in views for name in view.directions)
     return RunComparison(
         spec=_spec([state.facts for state in states]),
         metrics=tuple(_metric(name, views) for name in names),

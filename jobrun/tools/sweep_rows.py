@@ -73,7 +73,7 @@ def row_on_disk(row: SweepRow, job: Job, run: RunDir) -> SweepRow:
     return replace(
         row,
         epoch=view.epoch,
-        elapsed=max(state.elapsed, view.elapsed),  # run.json does not record a kill
+        elapsed=view.elapsed,
         metrics=view.metrics,
         best=view.best,
         checkpoint=str(run.catalog.path(record.id).absolute()),

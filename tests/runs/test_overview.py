@@ -88,11 +88,37 @@ def test_without_metrics_csv_the_checkpoint_says_it(run: RunDir) -> None:
     assert [(row.epoch, row.elapsed) for row in rows_of(run)] == [(1, 2.0)]
 
 
+def test_metrics_are_in_the_order_of_the_job(run: RunDir) -> None:
+    """Whatever epoch had a value of them first, or last: the first with a direction is the best."""
+    facts = {"metrics": {"late": "min", "seen": None, "loss": "max"}}
+    run.write(RunState(name="sum", job="sum", facts=facts, state="finished"))
+    text = "epoch,seconds,elapsed,loss,seen,late\n1,1,1,1,2,\n2,1,2,3,4,5\n3,1,3,1,2,\n"
+    (run.path / "metrics.csv").write_text(text)
+    view = overview(run)
+    assert list(view.metrics) == ["seen", "loss"]
+    assert list(view.directions) == ["late", "seen", "loss"]
+    assert (list(view.best), view.best_by) == (["late", "loss"], "late")
+
+
+def test_the_time_of_an_attempt_that_failed_counts(run: RunDir) -> None:
+    write(run, "error", "1,1,1,2,3\n2,1,2,1,3\n", reason="full", elapsed=2.75)
+    assert overview(run).elapsed == 2.75
+
+
+def test_the_time_of_the_attempt_before_a_kill_does_not_count(run: RunDir) -> None:
+    """It went back, and was killed: run.json still has the time of what is undone."""
+    write(run, "running", "1,1,1,2,3\n2,1,2,1,3\n", elapsed=9.0)
+    assert (overview(run).state, overview(run).elapsed) == ("interrupted", 2.0)
+    run.lock()
+    assert (overview(run).state, overview(run).elapsed) == ("running", 2.0)
+    run.unlock()
+
+
 def test_a_directory_of_checkpoints_alone(run: RunDir) -> None:
     save(run, 4, {"acc": 0.5}, {})
     view = overview(run)
     assert (view.state, view.epoch, view.metrics) == ("interrupted", 4, {"acc": 0.5})
-    assert (view.directions, view.best, view.best_by) == ({}, {}, None)
+    assert (view.directions, view.best, view.best_by) == ({"acc": None}, {}, None)
 
 
 def test_several_nodes(run: RunDir) -> None:
