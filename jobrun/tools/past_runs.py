@@ -18,6 +18,7 @@ from jobrun.errors import NotFoundError, UsageError
 from jobrun.report.formatting import number, value_text
 from jobrun.runs.find import find_run
 from jobrun.runs.find import list_runs as directories_of
+from jobrun.runs.metrics_csv import column
 from jobrun.runs.overview import Overview, overview, rows_of
 from jobrun.runs.rundir import RunDir
 
@@ -70,8 +71,8 @@ class PastRun:
 class Metrics(Mapping[str, npt.NDArray[np.float64]]):
     """The metrics of a run: an array of float64 by name, with one value for each epoch.
 
-    ``epoch``, ``seconds`` (of that epoch) and ``elapsed`` (up to its end) are among them.  A value
-    that is missing is NaN.
+    ``epoch``, ``seconds`` (of that epoch) and ``elapsed`` (up to its end) are among them; a metric
+    of such a name is ``metric:seconds``, as in ``metrics.csv``.  A value that is missing is NaN.
     """
 
     def __init__(self, name: str, columns: Mapping[str, npt.NDArray[np.float64]]) -> None:
@@ -138,7 +139,7 @@ def read_metrics(run: str | os.PathLike[str] | PastRun) -> Metrics:
         "epoch": np.array([row.epoch for row in rows], np.float64),
         "seconds": _array([row.seconds for row in rows]),
         "elapsed": _array([row.elapsed for row in rows]),
-        **{name: _array([row.metrics.get(name) for row in rows]) for name in names},
+        **{column(name): _array([row.metrics.get(name) for row in rows]) for name in names},
     }
     return Metrics(found.name, columns)
 

@@ -9,6 +9,8 @@ import pytest
 
 from jobrun import CheckpointManager, Job, JobRunner, Task, list_runs, read_metrics
 from jobrun.errors import NotFoundError, UsageError
+from jobrun.runs.run_state import RunState
+from jobrun.runs.rundir import RunDir
 
 
 def start() -> float:
@@ -66,6 +68,16 @@ def test_metrics_are_arrays_by_name(runs: Path) -> None:
     np.testing.assert_equal(found["<b>"], [2.0, np.nan, 0.5])
     assert read_metrics("second")["x"].tolist() == [4.0, 2.0, 1.0], "those of the checkpoints"
     assert repr(found) == "Metrics('first', 3 epochs: epoch, seconds, elapsed, x, <b>)"
+
+
+def test_a_metric_named_like_the_time_of_an_epoch_does_not_replace_it(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "timed")
+    run.write(RunState(name="timed", job="timed", facts={"metrics": {"seconds": "min"}}))
+    text = "epoch,seconds,elapsed,metric:seconds\n1,0.5,1.5,40\n2,0.25,2,30\n"
+    (run.path / "metrics.csv").write_text(text)
+    found = read_metrics(run.path)
+    assert found["seconds"].tolist() == [0.5, 0.25]
+    assert found["metric:seconds"].tolist() == [40.0, 30.0]
 
 
 def test_a_notebook_shows_tables_in_which_text_is_text(runs: Path) -> None:
