@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jobrun.engine.history import AnyHistory
     from jobrun.session.base import Session
 
-__all__ = ["best_by", "best_of", "load_best", "named_now"]
+__all__ = ["best_by", "best_in", "best_of", "load_best", "named_now"]
 
 
 def named_now(records: Iterable[Record], state: RunState | None) -> list[Record]:
@@ -72,6 +72,21 @@ def best_by(
         hint = f"write {name}:min or {name}:max"
         raise UsageError(f"is a smaller or a larger {name!r} better?", hint=hint)
     return name, given
+
+
+def best_in(state: RunState | None, records: Sequence[Record]) -> dict[int, tuple[str, ...]]:
+    """Return the ids of those of the checkpoints that are the best of them by some metric.
+
+    With the metrics, those that have a direction, by their names in the records.
+    """
+    now = named_now(records, state)
+    declared = (state.facts.get("metrics") if state is not None else None) or {}
+    found: dict[int, tuple[str, ...]] = {}
+    for name in dict.fromkeys(name for record in now for name in record.metrics):
+        direction = direction_of(declared, name)
+        if direction and (best := best_record(now, name, direction)):
+            found[best.id] = (*found.get(best.id, ()), name)
+    return found
 
 
 def best_of(run: RunDir, metric: str | None = None) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobrun import CheckpointManager
-from jobrun.engine.best_metric import best_by, best_of
+from jobrun.engine.best_metric import best_by, best_in, best_of
 from jobrun.errors import NotFoundError, UsageError
 from jobrun.runs.run_state import RunState
 from jobrun.runs.rundir import RunDir
@@ -87,3 +87,20 @@ def test_where_there_is_no_run_nobody_is_asked_for_a_metric(
 ) -> None:
     with pytest.raises(NotFoundError, match="there is no checkpoint"):
         best_by(RunDir(tmp_path / "nope"), metric)
+
+
+def test_the_best_of_some_checkpoints_by_each_metric_that_has_a_direction(tmp_path: Path) -> None:
+    facts = {"metrics": {"loss": "min", "acc": "max", "seen": None}}
+    nan = float("nan")
+    run = run_of(
+        tmp_path,
+        facts,
+        {},
+        {"loss": 1.0, "acc": 0.5, "seen": 1.0},
+        {"loss": 1.0, "acc": 0.75, "other": 3.0},
+        {"loss": nan, "acc": 0.75},
+    )
+    records = run.records()
+    assert best_in(run.state(), records) == {1: ("loss",), 2: ("acc",)}
+    assert best_in(run.state(), records[2:]) == {2: ("loss", "acc")}
+    assert best_in(None, records) == {}
