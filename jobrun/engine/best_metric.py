@@ -79,6 +79,8 @@ def best_in(state: RunState | None, records: Sequence[Record]) -> dict[int, tupl
 
     With the metrics, those that have a direction, by their names in the records.
     """
+    from jobrun.runs.overview import direction_of
+
     now = named_now(records, state)
     declared = (state.facts.get("metrics") if state is not None else None) or {}
     found: dict[int, tuple[str, ...]] = {}
