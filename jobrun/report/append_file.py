@@ -5,15 +5,19 @@ So a disk that is full for a while leaves no torn line, and appending continues 
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
-from jobrun.storage.fs import DEFAULT
+from jobrun.storage.fs import DEFAULT, FsError
+from jobrun.storage.regular_file import size_text
 
 __all__ = ["Appender"]
 
 _BLOCK = 1 << 16
+_LONGEST = 1 << 30
+"""Bytes of a torn line that are looked through for its beginning: a file with a hole has more."""
 
 
 class Appender:
@@ -75,6 +79,9 @@ class Appender:
         """Cut off what follows the last line feed; return the number of bytes left."""
         keep = end = self._file.seek(0, os.SEEK_END)
         while keep > 0:
+            if end - keep > _LONGEST:
+                why = f"its last line is longer than {size_text(_LONGEST)}"
+                raise FsError("append", self._path, OSError(errno.EFBIG, why))
             start = max(0, keep - _BLOCK)
             self._file.seek(start)
             found = self._file.read(keep - start).rfind(b"\n")

@@ -31,7 +31,7 @@ from jobrun.core.json_forms import (
 from jobrun.report.append_file import Appender
 from jobrun.report.formatting import json_line, plural
 from jobrun.storage.bounded_json import parse_json
-from jobrun.storage.regular_file import open_run_file, whole_lines
+from jobrun.storage.regular_file import open_run_file, refuse_long_line, whole_lines
 
 __all__ = ["EventReader", "EventsFile", "read_events", "runs_ended", "tell_events", "undoes"]
 
@@ -183,8 +183,10 @@ def runs_ended(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return True
     with file:
-        before = b""
+        before, unended = b"", 0
         while chunk := file.read(_CHUNK):
+            unended = unended + len(chunk) if b"\n" not in chunk else 0
+            refuse_long_line(path, unended, _LONGEST)
             text = before + chunk
             starts += text.count(_STARTED)
             ends += text.count(_ENDED)

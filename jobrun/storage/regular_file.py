@@ -24,6 +24,7 @@ __all__ = [
     "open_run_file",
     "read_all",
     "read_run_file",
+    "refuse_long_line",
     "refuse_not_file",
     "refuse_not_regular",
     "regular_size",
@@ -145,12 +146,16 @@ def whole_lines(file: BinaryIO, path: str | os.PathLike[str], longest: int) -> I
     Raise DamagedError, naming the file, at a line of more than ``longest`` bytes.
     """
     while line := file.readline(longest + 1):
-        if len(line) > longest:
-            raise DamagedError(
-                f"a line is longer than {size_text(longest)}, the limit",
-                where=os.fspath(path),
-            )
+        refuse_long_line(path, len(line), longest)
         yield line
+
+
+def refuse_long_line(path: str | os.PathLike[str], length: int, longest: int) -> None:
+    """Raise DamagedError, naming the file, for a line of more than ``longest`` bytes."""
+    if length > longest:
+        raise DamagedError(
+            f"a line is longer than {size_text(longest)}, the limit", where=os.fspath(path)
+        )
 
 
 def refuse_not_regular(path: str | os.PathLike[str]) -> None:

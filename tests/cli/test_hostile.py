@@ -404,6 +404,17 @@ def test_what_is_no_file_is_not_read_and_not_written_into(
     check(call, here, (name, shape.__name__))
 
 
+@pytest.mark.parametrize("name", ["metrics.csv", "events.jsonl", "log.txt"])
+def test_a_file_that_is_one_hole_hangs_neither_show_nor_a_resume(
+    call: Call, here: Path, name: str
+) -> None:
+    (here / name).unlink()
+    huge(here / name)
+    with no_hang(60):
+        check_result(call("show", "sum"), name, "show")
+        check_result(call("resume", "sum", "--set", "stop.epochs=4"), name, "resume")
+
+
 @pytest.mark.parametrize("name", ["metrics.csv", "events.jsonl", "log.txt", "lock"])
 def test_a_link_that_a_run_would_write_through_is_refused(
     call: Call, here: Path, name: str
