@@ -78,6 +78,8 @@ class RunStates:
         if kind == "GroupStarted":
             group.begin(self._attempts, epoch)
         elif kind == "GroupFinished":
+            if not group.open:  # a start that its end follows at once is not among the events
+                group.begin(self._attempts, epoch)
             group.end(event["seconds"])
             for task, seconds in event["slowest"]:
                 group.note(task, epoch, seconds)

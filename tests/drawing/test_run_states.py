@@ -57,6 +57,18 @@ def test_times_are_means_and_shares_of_the_group() -> None:
     assert notes == {"init": "1.0 s", "epoch": "2 times, 2.0 s each"}
 
 
+def test_groups_whose_starts_are_left_out_are_counted_and_cut_in_the_same_way() -> None:
+    events = [event for event in RUN if event["event"] != "GroupStarted"]
+    assert state(events, "init", "start") == State("done", 0.5, 0.5)
+    assert states_of(events).notes(["init", "epoch"]) == {
+        "init": "1.0 s",
+        "epoch": "2 times, 2.0 s each",
+    }
+    pieces = [STARTED, ended("epoch", 1, 1.0, step=0.5), ended("epoch", 1, 1.0, step=0.5)]
+    assert state(pieces, "epoch", "step") == State("done", 1.0, 0.5)
+    assert states_of(pieces).notes(["epoch"]) == {"epoch": "2.0 s"}
+
+
 def test_the_pieces_of_an_epoch_that_saves_cut_are_one_epoch() -> None:
     events = [
         *RUN,
