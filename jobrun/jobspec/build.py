@@ -19,7 +19,7 @@ from jobrun.jobspec.model_values import (
     upload_of,
 )
 from jobrun.jobspec.pipes import DoStepModel, MapStepModel, SourceModel
-from jobrun.jobspec.places import Places
+from jobrun.jobspec.places import SpecPlaces
 from jobrun.jobspec.reports import reporter_parts
 from jobrun.jobspec.resolve import Spec
 from jobrun.jobspec.scalars import show
@@ -49,7 +49,7 @@ class JobBuilder:
         self.spec = spec
         self.model = spec.model
         self.root = spec.source.root
-        self.places = Places(spec.source)
+        self.places = SpecPlaces(spec.source)
         self.problems: list[Problem] = []
         self.whole = True
         self.made = Job(

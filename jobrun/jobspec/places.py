@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from jobrun.errors import Where
 from jobrun.jobspec.source import SpecNode, SpecSource
 
-__all__ = ["Places"]
+__all__ = ["SpecPlaces"]
 
 
-class Places:
+class SpecPlaces:
     """The places of the keys and names in the tree of a spec."""
 
     def __init__(self, source: SpecSource) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,10 @@ import pytest
 
 from jobrun.errors import BindError, Where
 from jobrun.model.job import Job, Pipe, Task
-from jobrun.usercode import modules
 from jobrun.usercode.bind import bind, bind_job
 from jobrun.usercode.traces import user_trace
 
 WHERE = Where("spec.yaml", 3, 9, "  - call: job:step", 8)
-
-
-@pytest.fixture(autouse=True)
-def clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test starts without the folders and modules of the others."""
-    before = set(sys.modules)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(modules, "_folders", [])
-    yield
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
 
 
 def write(folder: Path, **files: str) -> Path:

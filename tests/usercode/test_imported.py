@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from jobrun.model.job import Job, Task
-from jobrun.usercode import imported, modules
+from jobrun.usercode import imported
 from jobrun.usercode.bind import bind_job
-
-
-@pytest.fixture(autouse=True)
-def clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test starts without the folders and modules of the others."""
-    before = set(sys.modules)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(modules, "_folders", [])
-    yield
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
 
 
 def write(folder: Path, **files: str) -> None:
